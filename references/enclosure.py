@@ -1,0 +1,73 @@
+"""Enclosure: a value that is known up to a proved radius, and the classes that a kernel may return.
+
+The inclusion principle (stated in `references`) is carried by two float64 words and a radius:
+the exact value r satisfies |r - (hi + lo)| <= radius, the sum hi + lo taken exactly.  A radius of
++inf says "nothing is known"; it is never a number that lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Classes = NDArray[np.uint8]
+
+# What a correct kernel may return for an element, as a set of bits.  Only FINITE elements have an
+# enclosure; FINITE | NAN says that a number inside the enclosure and NaN are both accepted.
+FINITE, POSITIVE_INFINITY, NEGATIVE_INFINITY, NAN = 1, 2, 4, 8
+
+# Who made a row.  The order is that of cost; codes are stored in `Enclosure.tier`.
+TIERS = ("exact", "arb", "fast", "fast+1")
+EXACT, ARB, FAST, FAST_PLUS = range(4)
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Arrays of the same shape: hi, lo, radius (float64) and classes (uint8); tier (uint8), one per row.
+
+    Shapes      hi, lo, radius, classes: (..., n) or (...,); tier: the shape of the rows.
+    Guarantee   |r - (hi + lo)| <= radius for every element whose classes contain FINITE.
+    Special     where classes lacks FINITE, hi is the non-finite value, lo = 0 and radius = 0.
+    """
+
+    hi: Array
+    lo: Array
+    radius: Array
+    classes: Classes
+    tier: NDArray[np.uint8]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.hi.shape
+
+    @property
+    def finite(self) -> NDArray[np.bool_]:
+        """True where the truth is one finite number and nothing else is accepted."""
+        return np.asarray(self.classes == FINITE)
+
+    def __getitem__(self, rows: object) -> Enclosure:
+        """The same enclosure on a sub-array of rows (an index of the leading axes)."""
+        return Enclosure(
+            self.hi[rows],  # type: ignore[index]
+            self.lo[rows],  # type: ignore[index]
+            self.radius[rows],  # type: ignore[index]
+            self.classes[rows],  # type: ignore[index]
+            self.tier[rows],  # type: ignore[index]
+        )
+
+
+@dataclass(frozen=True)
+class AttentionTruth:
+    """Truth of one attention call.
+
+    Shapes      output: (batch, heads, n_q, d_v); lse: (batch, heads, n_q);
+                magnitude: (batch, heads, n_q, d_v), sum_j p_j |v_j|, relative error below 2^-20.
+    Special     magnitude is 0 for an empty row and NaN where a visible value is not finite.
+    """
+
+    output: Enclosure
+    lse: Enclosure
+    magnitude: Array
