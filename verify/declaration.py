@@ -1,0 +1,142 @@
+"""Declaration: what a kernel says about itself that its signature cannot say.
+
+Set by the decorator `declare`, by options of the command line, or by an adapter.  What is not
+declared has the default below, which is the semantics of `references`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
+
+from verify.errors import UsageError
+from verify.operation import Corner
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Words for what a case may need.  The first row is read off a signature (keyword present =
+# claimed); the second counts as claimed unless `without` names it.
+SIGNATURE_FEATURES = ("scale", "causal", "window", "mask", "bias", "softcap", "sinks", "return_lse")
+SHAPE_FEATURES = ("gqa", "d_v", "cross", "ragged", "strides", "empty", "nonfinite")
+FEATURES = SIGNATURE_FEATURES + SHAPE_FEATURES
+
+FEATURE_MEANING = {
+    "gqa": "fewer kv heads than heads",
+    "d_v": "d_v different from d",
+    "cross": "n_q different from n_k",
+    "ragged": "n_q or n_k not a multiple of 16",
+    "strides": "inputs that are not contiguous",
+    "empty": "n_k = 0 or batch = 0",
+    "nonfinite": "NaN or infinity in the inputs",
+}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a kernel declares.
+
+    model            a preset name, or fields of an ArithmeticModel as plain data, or per input
+                     format a mapping of either; None: the default of the format
+    without          features that it does not claim although its signature would allow them
+    corner           the diagonal of `causal` and `window`
+    empty_row        what a row without keys gives: '0', 'nan', 'mean' (of V) or 'any'
+    lse_base         'e' or '2'
+    deterministic    equal calls give equal bits
+    batch_invariant  a batch row has the same bits alone
+    one_key_exact    a single visible key returns its v bit for bit
+    masked_nonfinite 'ignored': NaN under a mask leaves no trace; 'leaks': it may show in its row
+    score_limit      largest |score| that the kernel claims to handle (None: all)
+    d                (smallest, largest) head dimension; d_multiple, n_multiple: it must be one
+    rounding         'nearest' where every rounding is declared to be to nearest
+    """
+
+    model: str | Mapping[str, Any] | None = None
+    without: tuple[str, ...] = ()
+    corner: Corner = "bottom-right"
+    empty_row: Literal["0", "nan", "mean", "any"] | None = None
+    lse_base: Literal["e", "2"] = "e"
+    deterministic: bool = False
+    batch_invariant: bool = False
+    one_key_exact: bool = False
+    masked_nonfinite: Literal["ignored", "leaks"] = "ignored"
+    score_limit: float | None = None
+    d: tuple[int, int] = (1, 2**31)
+    d_multiple: int = 1
+    n_multiple: int = 1
+    rounding: Literal["nearest"] | None = None
+    source: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        plain = asdict(self)
+        plain["without"] = list(self.without)
+        plain["d"] = list(self.d)
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Declaration:
+        check_names(data)
+        values = dict(data)
+        for key in ("without", "d"):
+            if key in values:
+                values[key] = tuple(values[key])
+        return cls(**values)
+
+    def but(self, **changes: Any) -> Declaration:
+        """This declaration with some fields replaced."""
+        check_names(changes)
+        return replace(self, **changes)
+
+
+def check_names(names: Mapping[str, Any]) -> None:
+    known = {f.name for f in fields(Declaration)}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        raise UsageError(
+            f"a kernel cannot declare {unknown[0]!r}; it can: {', '.join(sorted(known))}"
+        )
+    extra = sorted(set(names.get("without", ())) - set(FEATURES))
+    if extra:
+        raise UsageError(
+            f"unknown feature {extra[0]!r} in `without`; features: {', '.join(FEATURES)}"
+        )
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What `declare` and `kernel` leave on a function."""
+
+    declaration: Declaration
+    name: str | None = None
+    operation: str | None = None
+    formats: tuple[str, ...] = ("fp16", "bf16", "fp32")
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    summary: str = ""
+    factory: bool = False  # the function takes options and returns the kernel
+    unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
+    tensors: Literal["torch", "numpy"] = "torch"
+    expected: Literal["pass", "fail"] = "pass"
+
+
+ATTRIBUTE = "__attncert__"
+
+
+def declare(
+    *, operation: str | None = None, tensors: str = "torch", **declared: Any
+) -> Callable[[F], F]:
+    """Decorator: what this kernel declares (the fields of `Declaration`).
+
+        @declare(model="eager", corner="top-left")
+        def attention(q, k, v, *, scale, causal=False): ...
+
+    tensors    'torch' (default) or 'numpy': what the function takes and returns.
+    Raises     UsageError for a field that does not exist.
+    """
+    check_names(declared)
+
+    def mark(function: F) -> F:
+        registration = Registration(Declaration(**declared), operation=operation, tensors=tensors)  # type: ignore[arg-type]
+        setattr(function, ATTRIBUTE, registration)
+        return function
+
+    return mark

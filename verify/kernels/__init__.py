@@ -1,0 +1,118 @@
+"""Kernels under test: textbook ones, and adapters to other people's. One module each.
+
+A new kernel is a new file here with a function marked by `kernel`; nothing else has to be edited.
+This package and everything below it is imported by the worker process only: it never sees a truth.
+
+    @kernel(name="torch-softmax", operation="softmax", summary="torch.softmax", model="flash")
+    def softmax(x): return torch.softmax(x, dim=-1)
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from verify.declaration import ATTRIBUTE, Declaration, Registration, check_names
+from verify.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_REGISTRY: dict[str, Callable[..., Any]] = {}
+_CALL = re.compile(r"^(?P<name>[a-z0-9-]+)(\[(?P<options>[^\]]*)\])?$")
+
+
+def kernel(
+    *,
+    name: str,
+    operation: str,
+    summary: str,
+    formats: tuple[str, ...] = ("fp16", "bf16", "fp32"),
+    devices: tuple[str, ...] = ("cpu", "cuda"),
+    tensors: Literal["torch", "numpy"] = "torch",
+    factory: bool = False,
+    expected: Literal["pass", "fail"] = "pass",
+    unavailable: Callable[[], str | None] | None = None,
+    **declared: Any,
+) -> Callable[[F], F]:
+    """Register a kernel under a name.
+
+    factory      the function takes keyword options and returns the kernel (itself perhaps marked
+                 with `declare`); it is then called `name[option=value,...]`.
+    expected     'fail' for kernels that are shipped because they must be refuted (naive).
+    unavailable  returns the reason why the kernel cannot run here, or None.
+    declared     fields of `Declaration`.
+    """
+    check_names(declared)
+
+    def register(function: F) -> F:
+        if name in _REGISTRY:
+            raise ValueError(f"two kernels are called {name!r}")
+        registration = Registration(
+            Declaration(**declared),
+            name=name,
+            operation=operation,
+            formats=formats,
+            devices=devices,
+            summary=summary,
+            factory=factory,
+            unavailable=unavailable,
+            tensors=tensors,
+            expected=expected,
+        )
+        setattr(function, ATTRIBUTE, registration)
+        _REGISTRY[name] = function
+        return function
+
+    return register
+
+
+def load_all() -> dict[str, Callable[..., Any]]:
+    """Import every kernel and control module; returns the registry by name."""
+    for package in ("verify.kernels", "verify.controls"):
+        module = importlib.import_module(package)
+        for entry in pkgutil.iter_modules(module.__path__):
+            importlib.import_module(f"{package}.{entry.name}")
+    return dict(sorted(_REGISTRY.items()))
+
+
+def find(spec: str) -> tuple[Callable[..., Any], Registration]:
+    """The kernel `name` or `name[option=value,...]` with its registration.
+
+    Raises      UsageError for an unknown name or option.
+    """
+    match = _CALL.match(spec)
+    function = load_all().get(match["name"]) if match else None
+    if match is None or function is None:
+        raise UsageError(
+            f"unknown kernel {spec!r}: give a name from `attncert list kernels`, "
+            "package.module:function or path/to/file.py:function"
+        )
+    registration: Registration = getattr(function, ATTRIBUTE)
+    if not registration.factory:
+        if match["options"]:
+            raise UsageError(f"kernel {match['name']!r} takes no options in brackets")
+        return function, registration
+    return _made(function, registration, match["options"] or "")
+
+
+def _made(
+    factory: Callable[..., Any], registration: Registration, options: str
+) -> tuple[Callable[..., Any], Registration]:
+    pairs = [item.partition("=") for item in options.split(",") if item]
+    values = {key.strip(): _value(text.strip()) for key, _, text in pairs}
+    try:
+        made = factory(**values)
+    except TypeError as error:
+        raise UsageError(f"kernel {registration.name!r}: {error}") from None
+    return made, getattr(made, ATTRIBUTE, registration)
+
+
+def _value(text: str) -> Any:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "none": None}.get(text, text)
