@@ -1,0 +1,52 @@
+"""Between bytes in the arena and torch tensors, inside the worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+DTYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "bool": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def from_memory(memory: memoryview, tensor: dict[str, Any], device: str) -> torch.Tensor:
+    """A tensor over the arena (on the CPU: a view, not a copy)."""
+    dtype, shape = DTYPES[tensor["format"]], tensor["shape"]
+    count = 1
+    for size in shape:
+        count *= size
+    if count == 0:
+        return torch.empty(shape, dtype=dtype, device=device)
+    raw = torch.frombuffer(
+        memory, dtype=torch.uint8, count=count * dtype.itemsize, offset=tensor["offset"]
+    )
+    view = raw.view(dtype).view(shape)
+    return view if device == "cpu" else view.to(device)
+
+
+def to_bytes(output: Any) -> tuple[dict[str, Any], bytes | None]:
+    """Facts about an output (type, format, shape) and its raw bytes."""
+    if type(output) is torch.nn.Parameter:
+        output = output.data
+    if type(output) is not torch.Tensor:
+        return {"type": type(output).__name__}, None
+    facts: dict[str, Any] = {
+        "type": "tensor",
+        "format": NAMES.get(output.dtype, str(output.dtype)),
+        "shape": list(output.shape),
+    }
+    if output.dtype not in NAMES or output.layout is not torch.strided:
+        return facts, None
+    plain = output.detach().to("cpu").contiguous()
+    words = plain.reshape(-1).view(_WORDS[plain.dtype.itemsize])
+    return facts, words.numpy().tobytes()

@@ -1,0 +1,333 @@
+"""The program inside the worker: it loads kernels, runs them, and knows nothing else.
+
+Requests and answers are JSON lines on one socket.  Inputs lie in a file that both sides map (the
+arena): the kernel's CPU tensors are views of it, so the parent sees for itself whether an input was
+changed.  Raw output bytes go back through the same arena.  No module of `references` is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import mmap
+import os
+import platform
+import resource
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from verify.declaration import ATTRIBUTE, SIGNATURE_FEATURES, Declaration, Registration
+from verify.errors import AttncertError, UnusableError, UsageError
+
+ATTENTION_ARGUMENTS = ("q", "k", "v")
+SOFTMAX_ARGUMENTS = ("x",)
+# Names that people use for the same arguments; matched by position.
+KNOWN_ALIASES = {
+    "query": "q",
+    "key": "k",
+    "value": "v",
+    "input": "x",
+    "logits": "x",
+    "scores": "x",
+    "a": "x",
+}
+
+
+def main(connection: socket.socket) -> None:
+    """Serve requests until the parent closes the connection."""
+    loaded: dict[str, Loaded] = {}
+    stream = connection.makefile("rwb")
+    arena = Arena()
+    for line in stream:
+        answer = _answer(json.loads(line), loaded, arena)
+        stream.write(json.dumps(answer).encode() + b"\n")
+        stream.flush()
+
+
+def _answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> dict[str, Any]:
+    try:
+        if request["do"] == "list":
+            return {"kernels": _list()}
+        if request["do"] == "load":
+            kernel = load(request["kernel"], request.get("operation"))
+            loaded[request["kernel"]] = kernel
+            return {"description": kernel.description}
+        return {**loaded[request["kernel"]].run(request, arena), "nonce": request["nonce"]}
+    except AttncertError as error:
+        return {"error": str(error), "kind": type(error).__name__}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a kernel raises is an answer, not our crash
+        return {
+            "error": _one_line(error),
+            "kind": "KernelError",
+            "traceback": traceback.format_exc(),
+        }
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+def _list() -> list[dict[str, Any]]:
+    from verify.kernels import load_all
+
+    return [_describe(function, name) for name, function in load_all().items()]
+
+
+class Arena:
+    """The mapped file through which tensors go in and out."""
+
+    def __init__(self) -> None:
+        self._map: mmap.mmap | None = None
+
+    def view(self, path: str, size: int) -> memoryview:
+        """The first `size` bytes of the file, mapped anew when it has grown."""
+        if self._map is None or len(self._map) < size:
+            with Path(path).open("r+b") as file:
+                self._map = mmap.mmap(file.fileno(), 0)
+        return memoryview(self._map)[:size]
+
+
+class Loaded:
+    """One kernel: the function, how to call it, and its description."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        registration: Registration,
+        name: str,
+        operation: str | None,
+    ) -> None:
+        self.function = function
+        self.registration = registration
+        self.description = _describe(function, name, registration, operation)
+        self.features = set(self.description["features"])
+
+    def run(self, request: dict[str, Any], arena: Arena) -> dict[str, Any]:
+        """Call the kernel once; returns shapes, formats and offsets of what came back."""
+        memory = arena.view(request["arena"], request["size"])
+        if self.registration.tensors == "numpy":
+            from verify.tensors_numpy import from_memory, to_bytes
+        else:
+            from verify.tensors_torch import from_memory, to_bytes
+        tensors = {t["name"]: from_memory(memory, t, request["device"]) for t in request["tensors"]}
+        positional, keywords = _arguments(request, tensors, self.description["operation"])
+        started = time.perf_counter()
+        result = self.function(*positional, **keywords)
+        seconds = time.perf_counter() - started
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        offset = request["output_offset"]
+        answers = []
+        for output in outputs[: request["outputs"]]:
+            facts, raw = to_bytes(output)
+            if raw is not None and offset + len(raw) <= request["size"]:
+                memory[offset : offset + len(raw)] = raw
+                facts["offset"] = offset
+                offset += -(-len(raw) // 64) * 64
+            answers.append(facts)
+        return {"outputs": answers, "returned": len(outputs), "seconds": seconds}
+
+
+def _arguments(
+    request: dict[str, Any], tensors: dict[str, Any], operation: str
+) -> tuple[list[Any], dict[str, Any]]:
+    order = ATTENTION_ARGUMENTS if operation == "attention" else SOFTMAX_ARGUMENTS
+    keywords = {name: value for name, value in tensors.items() if name not in order}
+    options = dict(request["options"])
+    if options.get("window") is not None:
+        options["window"] = tuple(options["window"])
+    return [tensors[name] for name in order], {**keywords, **options}
+
+
+def load(spec: str, operation: str | None = None) -> Loaded:
+    """A registered kernel, or `package.module:function`, or `path/to/file.py:function`.
+
+    Raises      UsageError for what does not exist, UnusableError for what cannot be imported.
+    """
+    from verify.kernels import find
+
+    if ":" not in spec.split("[")[0]:
+        function, registration = find(spec)
+        return Loaded(function, registration, spec, operation)
+    source, _, attribute = spec.rpartition(":")
+    module = (
+        _import_file(source) if source.endswith(".py") or "/" in source else _import_module(source)
+    )
+    function = module
+    for part in attribute.split("."):
+        if not hasattr(function, part):
+            raise UsageError(f"{source!r} has no {attribute!r}; it has: {_callables(module)}")
+        function = getattr(function, part)
+    if not callable(function):
+        raise UsageError(f"{spec!r} is {type(function).__name__}, not a function")
+    registration = getattr(function, ATTRIBUTE, Registration(Declaration()))
+    return Loaded(function, registration, spec, operation)
+
+
+def _callables(module: Any) -> str:
+    names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+    return ", ".join(sorted(names)[:20]) or "no functions"
+
+
+def _import_file(source: str) -> Any:
+    path = Path(source)
+    if not path.is_file():
+        raise UsageError(f"no such file: {source}")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{source} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    return _execute(lambda: spec.loader.exec_module(module), source, module)  # type: ignore[union-attr]
+
+
+def _import_module(source: str) -> Any:
+    try:
+        found = importlib.util.find_spec(source)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        raise UsageError(f"no module named {source!r}; is it installed, and is the folder right?")
+    return _execute(lambda: importlib.import_module(source), source)
+
+
+def _execute(action: Callable[[], Any], source: str, module: Any = None) -> Any:
+    try:
+        result = action()
+    except AttncertError:
+        raise
+    except BaseException as error:  # a module may raise anything, SystemExit included
+        raise UnusableError(f"importing {source} failed: {_one_line(error)}") from error
+    return result if module is None else module
+
+
+def _describe(
+    function: Callable[..., Any],
+    name: str,
+    registration: Registration | None = None,
+    operation: str | None = None,
+) -> dict[str, Any]:
+    """What the parent may know of a kernel, as plain data."""
+    if registration is None:
+        registration = getattr(function, ATTRIBUTE, Registration(Declaration()))
+    assert isinstance(registration, Registration)
+    factory = registration.factory and getattr(function, ATTRIBUTE, None) is registration
+    features: list[str] = []
+    if not factory:
+        found, features = read_signature(function, operation or registration.operation)
+        operation = operation or registration.operation or found
+    return {
+        "name": name,
+        "operation": operation or registration.operation,
+        "features": features,
+        "declaration": registration.declaration.to_json(),
+        "formats": list(registration.formats),
+        "devices": list(registration.devices),
+        "summary": registration.summary or _first_line(function),
+        "unavailable": registration.unavailable() if registration.unavailable else None,
+        "expected": registration.expected,
+        "factory": factory,
+        "identity": _identity(function),
+        "environment": environment(),
+    }
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def read_signature(function: Callable[..., Any], operation: str | None) -> tuple[str, list[str]]:
+    """The operation and the features that a signature claims.
+
+    Raises      UsageError for a required argument that no operation has.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise UsageError("the function has no readable signature; wrap it in a def") from None
+    names = [KNOWN_ALIASES.get(p.name, p.name) for p in parameters]
+    found = operation or ("attention" if names[:3] == list(ATTENTION_ARGUMENTS) else None)
+    if found is None and names[:1] == list(SOFTMAX_ARGUMENTS):
+        found = "softmax"
+    if found is None:
+        raise UsageError(
+            f"cannot tell the operation from the parameters ({', '.join(names)}): "
+            "attention starts with q, k, v and softmax with x; or pass --operation"
+        )
+    first = 3 if found == "attention" else 1
+    for p in parameters[first:]:
+        required = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if required and p.name not in SIGNATURE_FEATURES:
+            raise UsageError(f"required argument {p.name!r} means nothing to us; give it a default")
+    named = {p.name for p in parameters[first:] if p.kind is not p.VAR_KEYWORD}
+    return found, [f for f in SIGNATURE_FEATURES if f in named]
+
+
+def _identity(function: Callable[..., Any]) -> dict[str, Any]:
+    target = inspect.unwrap(function)
+    identity: dict[str, Any] = {
+        "module": getattr(target, "__module__", None),
+        "function": getattr(target, "__qualname__", type(target).__name__),
+    }
+    try:
+        path = Path(inspect.getfile(target))
+        identity["file"] = path.name
+        identity["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    except (TypeError, OSError):
+        identity["file"] = None
+    package = (identity["module"] or "").partition(".")[0]
+    try:
+        identity["package"] = {package: importlib.metadata.version(package)}
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        identity["package"] = {}
+    return identity
+
+
+_ENVIRONMENT: dict[str, Any] = {}
+
+
+def environment() -> dict[str, Any]:
+    """Versions and settings of this process that can change a kernel's bits."""
+    if not _ENVIRONMENT:
+        import numpy as np
+        import torch
+
+        _ENVIRONMENT.update(
+            python=platform.python_version(),
+            platform=platform.platform(),
+            machine=platform.machine(),
+            numpy=np.__version__,
+            torch=torch.__version__,
+            torch_threads=torch.get_num_threads(),
+            cpu_capability=torch.backends.cpu.get_cpu_capability(),
+            matmul_precision=torch.get_float32_matmul_precision(),
+            subnormals="flushed" if float(np.float64(5e-324) * np.float64(1)) == 0 else "kept",
+            cuda=torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        )
+    return dict(_ENVIRONMENT)
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Make an allocation beyond the limit fail here instead of taking the machine down."""
+    if limit_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+
+
+def start(descriptor: int, limit_bytes: int) -> None:
+    """Entry point: `descriptor` is our end of the socket; stdout goes to stderr."""
+    os.dup2(2, 1)
+    limit_memory(limit_bytes)
+    with socket.socket(fileno=descriptor) as connection:
+        main(connection)
