@@ -1,0 +1,10 @@
+"""The definition of truth in arbitrary precision (mpmath): written to be read, then to be fast.
+
+The guarantee of this tier is conditional: see `precision` for the assumption and the proof.  The
+second route, `references.arb`, needs no such assumption and shares no code with this one.
+"""
+
+from references.exact.attention import attention
+from references.exact.softmax import log_softmax, logsumexp, softmax
+
+__all__ = ["attention", "log_softmax", "logsumexp", "softmax"]
