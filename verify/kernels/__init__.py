@@ -13,6 +13,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from verify.declaration import ATTRIBUTE, Declaration, Registration, check_names
@@ -106,7 +107,10 @@ def _made(
         made = factory(**values)
     except TypeError as error:
         raise UsageError(f"kernel {registration.name!r}: {error}") from None
-    return made, getattr(made, ATTRIBUTE, registration)
+    marked: Registration | None = getattr(made, ATTRIBUTE, None)
+    return made, registration if marked is None else replace(
+        registration, declaration=marked.declaration
+    )
 
 
 def _value(text: str) -> Any:
