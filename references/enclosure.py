@@ -8,6 +8,7 @@ the exact value r satisfies |r - (hi + lo)| <= radius, the sum hi + lo taken exa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +49,14 @@ class Enclosure:
         """True where the truth is one finite number and nothing else is accepted."""
         return np.asarray(self.classes == FINITE)
 
-    def __getitem__(self, rows: object) -> Enclosure:
+    def __getitem__(self, rows: Any) -> Enclosure:
         """The same enclosure on a sub-array of rows (an index of the leading axes)."""
         return Enclosure(
-            self.hi[rows],  # type: ignore[index]
-            self.lo[rows],  # type: ignore[index]
-            self.radius[rows],  # type: ignore[index]
-            self.classes[rows],  # type: ignore[index]
-            self.tier[rows],  # type: ignore[index]
+            self.hi[rows],
+            self.lo[rows],
+            self.radius[rows],
+            self.classes[rows],
+            self.tier[rows],
         )
 
 
