@@ -65,7 +65,7 @@ def error_interval(values: Array, truth: Enclosure) -> ErrorInterval:
     """The error of output values as an interval.
 
     Guarantee   lower <= |values - r| <= upper for every r in the enclosure.
-    Source      values - hi = s + e exactly (TwoSum); t = fl(e - lo) and s + t add one rounding each,
+    Source      values - hi = s + e exactly (TwoSum); t = fl(e - lo) and s + t round once each,
                 together at most 2^-52 (|t| + |s + t|), which widens both ends.
     """
     comparable = np.isfinite(values) & ((truth.classes & FINITE) != 0) & np.isfinite(truth.radius)

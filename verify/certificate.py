@@ -1,0 +1,304 @@
+"""Certificate: the record from which one verdict can be rechecked. Plain data, with a schema.
+
+One certificate speaks of one kernel in one format on one device.  It holds a `Record` for every
+case that was run, the cases that were not and why, and the environment; nothing else is needed for
+a report, and nothing in a report comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from verify.errors import CertificateError
+from verify.judge import Verdict, worst
+
+SCHEMA_VERSION = 1
+
+# Fields that hold numbers, and so may hold the strings 'inf', '-inf' and 'nan' in JSON.
+RECORD_NUMBERS = ("scores", "tightness", "median_tightness", "metrics", "grades", "stages", "notes")
+FINDING_NUMBERS = ("truth_radius", "error", "bound", "ulps")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The deciding (else the tightest) element of one case.
+
+    output     'output' or 'lse'; index: its position
+    value      what the kernel returned, its bits in hex, and as a C99 hex float
+    truth      the exact result to 30 digits (its enclosure: truth_hi + truth_lo +- truth_radius)
+    error      upper end of |value - truth|; bound: the proved limit; ulps: error in ulp(truth)
+    stage      the stage that dominates the bound there
+    """
+
+    output: str
+    index: tuple[int, ...]
+    value: str
+    value_bits: str
+    value_hex: str
+    truth: str
+    truth_hi: str
+    truth_lo: str
+    truth_radius: float | None
+    error: float | None
+    bound: float | None
+    ulps: float | None
+    stage: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One case, judged.
+
+    check      which check decided: 'bound', 'finite', 'class', or 'property:<name>'
+    scores     (smallest, largest) finite score of the case
+    tightness  largest observed error / bound; grades: the same under each reference contract
+    counts     elements, judged, failed, inconclusive, flagged, vacuous, suspect
+    stages     share of each stage in the bound, at the finding
+    """
+
+    case: str
+    family: str
+    verdict: Verdict
+    reason: str
+    check: str
+    operation: Mapping[str, Any]
+    notes: Mapping[str, float]
+    shape: Mapping[str, tuple[int, ...]]
+    digest: str
+    scores: tuple[float, float] | None = None
+    tightness: float | None = None
+    median_tightness: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    grades: Mapping[str, float | None] = field(default_factory=dict)
+    stages: Mapping[str, float] = field(default_factory=dict)
+    finding: Finding | None = None
+    tier: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        values = _numbers(_known(cls, data), RECORD_NUMBERS)
+        values["verdict"] = Verdict(values["verdict"])
+        if values.get("finding") is not None:
+            found = _numbers(_known(Finding, values["finding"]), FINDING_NUMBERS)
+            values["finding"] = Finding(**{**found, "index": tuple(found["index"])})
+        if values.get("scores") is not None:
+            values["scores"] = tuple(values["scores"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A planned case that was not run, and why."""
+
+    case: str
+    family: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The tightest reference contract that no case refutes, and what refuted the next tighter one."""
+
+    letter: str
+    meaning: str
+    limited_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Everything that is known about one kernel in one format on one device.
+
+    kernel        name, operation, features, declaration, identity (file, SHA-256, package)
+    model         the declared preset: name, meaning, and its variants as plain data
+    planned       number of cases planned; executed + skipped = planned, or the verdict says
+                  INCONCLUSIVE
+    selftest      summary of the selftest that backs the judge, or None
+    exit_status   what `attncert certify` ends with for this certificate
+    """
+
+    kernel: Mapping[str, Any]
+    format: str
+    device: str
+    profile: str
+    seed: int
+    model: Mapping[str, Any]
+    verdict: Verdict
+    exit_status: int
+    grade: Grade | None
+    planned: int
+    records: tuple[Record, ...]
+    skipped: tuple[Skipped, ...]
+    environment: Mapping[str, Any]
+    oracle: Mapping[str, Any]
+    created: str
+    seconds: float
+    command: str
+    isolation: str = "worker process"
+    expected: str = "pass"
+    selftest: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    schema: int = SCHEMA_VERSION
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel['name']} {self.format} {self.device}"
+
+    def counts(self) -> dict[str, int]:
+        """Records per verdict."""
+        found = dict.fromkeys((v.value for v in Verdict), 0)
+        for record in self.records:
+            found[record.verdict.value] += 1
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(_plain(asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Certificate:
+        """Read plain data back. Raises CertificateError naming what is wrong."""
+        check_schema(data)
+        values = _known(cls, data)
+        values["verdict"] = Verdict(values["verdict"])
+        values["grade"] = Grade(**values["grade"]) if values["grade"] else None
+        values["records"] = tuple(Record.from_json(r) for r in values["records"])
+        values["skipped"] = tuple(Skipped(**_known(Skipped, s)) for s in values["skipped"])
+        values["warnings"] = tuple(values.get("warnings", ()))
+        return cls(**values)
+
+
+def exit_status(verdict: Verdict, records: tuple[Record, ...]) -> int:
+    """0 certified, 1 wrong numerics, 3 integrity, 4 inconclusive, 5 the kernel is unusable."""
+    if verdict is Verdict.ERROR and not any(r.verdict is Verdict.PASS for r in records):
+        return 5
+    return {
+        Verdict.INTEGRITY: 3,
+        Verdict.FAIL: 1,
+        Verdict.ERROR: 1,
+        Verdict.INCONCLUSIVE: 4,
+        Verdict.OUT_OF_SCOPE: 4,
+        Verdict.PASS: 0,
+    }[verdict]
+
+
+def overall(records: tuple[Record, ...], planned: int, skipped: int) -> Verdict:
+    """The worst verdict of the records; at best INCONCLUSIVE where planned cases are missing."""
+    verdict = worst(r.verdict for r in records)
+    if len(records) + skipped != planned:
+        verdict = worst((verdict, Verdict.INCONCLUSIVE))
+    return verdict
+
+
+def recheck(certificate: Certificate) -> list[str]:
+    """What does not agree inside a certificate: verdicts against errors and bounds, counts, sums."""
+    wrong = []
+    for r in certificate.records:
+        f = r.finding
+        if f is None or f.error is None or f.bound is None:
+            continue
+        if r.verdict is Verdict.PASS and not f.error <= f.bound:
+            wrong.append(f"{r.case}: PASS with error {f.error:g} above the bound {f.bound:g}")
+        if r.verdict is Verdict.FAIL and r.check == "bound" and not f.error > f.bound:
+            wrong.append(f"{r.case}: FAIL with error {f.error:g} within the bound {f.bound:g}")
+    verdict = overall(certificate.records, certificate.planned, len(certificate.skipped))
+    if verdict is not certificate.verdict:
+        wrong.append(f"the verdict is {certificate.verdict}, its records say {verdict}")
+    if certificate.exit_status != exit_status(verdict, certificate.records):
+        wrong.append(f"the exit status {certificate.exit_status} does not follow from the verdict")
+    return wrong
+
+
+def write(certificate: Certificate, path: Path) -> None:
+    """Write a certificate whole or not at all."""
+    text = json.dumps(certificate.to_json(), indent=1, allow_nan=False) + "\n"
+    write_atomically(path, text)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write to a temporary file beside the target, then rename it there."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> Certificate:
+    """Read a certificate. Raises CertificateError for a file that is none."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CertificateError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CertificateError(f"{path} is not JSON: {error}") from None
+    try:
+        return Certificate.from_json(data)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The published JSON Schema of certificates."""
+    text = resources.files("verify").joinpath("certificate.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def check_schema(data: Any) -> None:
+    """Raises CertificateError with the first violation of the schema."""
+    import jsonschema
+
+    if isinstance(data, dict) and data.get("schema") not in (None, SCHEMA_VERSION):
+        raise CertificateError(
+            f"certificate schema {data.get('schema')!r} is not {SCHEMA_VERSION}: "
+            "it was made by another version of attncert"
+        )
+    validator = jsonschema.Draft202012Validator(schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    if error is not None:
+        raise CertificateError(f"not a certificate: {error.json_path}: {error.message[:200]}")
+
+
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in fields(kind)}
+    unknown = sorted(set(data) - names)
+    if unknown:
+        raise CertificateError(f"unknown field {unknown[0]!r} in a {kind.__name__.lower()}")
+    return dict(data)
+
+
+def _numbers(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {k: _unplain(v) if k in names else v for k, v in values.items()}
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _unplain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_unplain(v) for v in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinities and no NaN: they become the strings 'inf', '-inf' and 'nan'."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value != value:
+        return "nan"
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return "inf" if value > 0 else "-inf"
+    return value
