@@ -1,9 +1,9 @@
 """The truth: certified enclosures of softmax and attention, and nothing else.
 
-Inclusion principle.  Inputs are the exact real numbers that their bits denote (float64 arrays that
-hold 8-, 16- or 32-bit values exactly).  Every function returns an `Enclosure`: the exact result r of
-the definition below satisfies |r - (hi + lo)| <= radius, elementwise.  A radius of +inf means that
-nothing is known.  Later docstrings give definitions and requirements and do not repeat this.
+Inclusion principle.  Inputs are the exact real numbers that their bits denote (float64 arrays
+that hold 8-, 16- or 32-bit values exactly).  Every function returns an `Enclosure`: the exact
+result r of the definition below satisfies |r - (hi + lo)| <= radius, elementwise.  A radius of
++inf means that nothing is known.  Later docstrings give definitions and do not repeat this.
 
 Axes.  softmax, log_softmax, logsumexp: x (rows, n), along the last axis.
 attention: q (batch, heads, n_q, d), k (batch, kv_heads, n_k, d), v (batch, kv_heads, n_k, d_v);
@@ -11,24 +11,100 @@ head h reads kv head h // (heads / kv_heads).
 
 Definition of attention, for the query i and the keys j that it sees:
     y_j = sum_l q_il k_jl            A_j = sum_l |q_il| |k_jl|
-    t_j = scale y_j                  (scale=None: exactly 1/sqrt(d); else the real number that the float denotes)
+    t_j = scale y_j                  (scale None: exactly 1/sqrt(d); else the float's real number)
     t_j = softcap tanh(t_j/softcap)  if a softcap is given
     s_j = t_j + bias_j               (bias never scaled)
     M = max s_j,  e_j = exp(s_j - M),  l = sum e_j,  p_j = e_j / l
     O = sum p_j v_j,  LSE = M + ln l
 `sinks` (heads,): one more score per row without a value; it joins M, l and LSE.
 A key is removed by mask False, bias -inf, causal (corner 'bottom-right': j <= i + n_k - n_q;
-'top-left': j <= i) and window (left, right): i' - left <= j <= i' + right, where i' = i + n_k - n_q
-(with corner 'top-left' i' = i) and -1 means no limit.
+'top-left': j <= i) and window (left, right): i' - left <= j <= i' + right, where
+i' = i + n_k - n_q (with corner 'top-left' i' = i) and -1 means no limit.
 
-Special values.  A removed key contributes nothing, whatever its k, v hold.  A row without keys: O = 0,
-LSE = -inf (with a finite sink the row is not empty: O = 0, LSE = sink).  A NaN score (NaN in q or in a
-visible k, inf - inf, 0 inf, NaN bias) makes the whole row NaN.  A score of +inf: NaN, or the limit
-(uniform over the +inf keys) - classes FINITE | NAN with the limit enclosed; LSE POSITIVE_INFINITY | NAN.
-A score of -inf (not a removed key) has p = 0: the key is dropped, but a non-finite v there may also show
-as NaN (classes gain NAN).  All scores -inf by value: O FINITE(0) | NAN, LSE NEGATIVE_INFINITY | NAN.
-A visible v that is NaN makes its column NaN; +inf (-inf): POSITIVE_INFINITY | NAN (NEGATIVE_INFINITY |
-NAN); both signs: NAN.  softmax of a row that is all -inf: NAN; of a row with NaN: NAN; with +inf:
-FINITE | NAN with the limit.  logsumexp of an all -inf or an empty row: NEGATIVE_INFINITY; with +inf
-(and no NaN): POSITIVE_INFINITY | NAN.  log_softmax of a -inf entry: NEGATIVE_INFINITY.
+Special values.  A removed key contributes nothing, whatever its k, v hold.  A row without keys:
+O = 0, LSE = -inf (with a finite sink the row is not empty: O = 0, LSE = sink).  A NaN score (NaN
+in q or in a visible k, inf - inf, 0 inf, NaN bias) makes the whole row NaN.  A score of +inf:
+NaN, or the limit (uniform over the +inf keys): classes FINITE | NAN with the limit enclosed; LSE
+POSITIVE_INFINITY | NAN.  A score of -inf (not a removed key) has p = 0: the key is dropped, but a
+non-finite v there may also show as NaN (classes gain NAN).  All scores -inf by value: O
+FINITE(0) | NAN, LSE NEGATIVE_INFINITY | NAN.  A visible v that is NaN makes its column NaN; +inf
+(-inf): POSITIVE_INFINITY | NAN (NEGATIVE_INFINITY | NAN); both signs: NAN.  softmax of a row that
+is all -inf: NAN; of a row with NaN: NAN; with +inf: FINITE | NAN with the limit.  logsumexp of an
+all -inf or an empty row: NEGATIVE_INFINITY; with +inf (and no NaN): POSITIVE_INFINITY | NAN.
+log_softmax of a -inf entry: NEGATIVE_INFINITY.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from references.enclosure import Array, AttentionTruth, Enclosure
+
+__all__ = ["attention", "log_softmax", "logsumexp", "route", "softmax"]
+
+ROUTES = ("fast", "arb", "exact")
+
+
+def route(name: str = "fast") -> tuple[str, ModuleType]:
+    """The tier of that name, or the next rigorous one where its assumptions fail on this machine.
+
+    Shapes      returns (name, module); the module has softmax, log_softmax, logsumexp, attention.
+    Raises      ValueError for an unknown name.
+    """
+    import importlib
+
+    if name not in ROUTES:
+        raise ValueError(f"unknown route {name!r}: use one of {', '.join(ROUTES)}")
+    module = importlib.import_module(f"references.{name}")
+    if name == "fast" and module.available() is not None:
+        return route("arb")
+    return name, module
+
+
+def softmax(x: Array, *, tier: str = "fast") -> Enclosure:
+    """Softmax along the last axis, as defined above. Shapes x (rows, n) to (rows, n)."""
+    return _call(tier, "softmax", x)
+
+
+def log_softmax(x: Array, *, tier: str = "fast") -> Enclosure:
+    """Logarithm of softmax along the last axis. Shapes x (rows, n) to (rows, n)."""
+    return _call(tier, "log_softmax", x)
+
+
+def logsumexp(x: Array, *, tier: str = "fast") -> Enclosure:
+    """ln sum_j exp x_j along the last axis. Shapes x (rows, n) to (rows,)."""
+    return _call(tier, "logsumexp", x)
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    tier: str = "fast",
+    rows: Iterable[tuple[int, int, int]] | None = None,
+    **options: Any,
+) -> AttentionTruth:
+    """Scaled dot-product attention with its log-sum-exp, as defined above.
+
+    Shapes      q (batch, heads, n_q, d), k and v (batch, kv_heads, n_k, d and d_v); returns output
+                (batch, heads, n_q, d_v), lse (batch, heads, n_q), magnitude.
+    Options     scale, causal, corner, window, mask, bias, softcap, sinks.
+    Requires    `rows` (only these are computed) with the tiers arb and exact only.
+    """
+    name, module = route(tier)
+    if rows is not None:
+        options["rows"] = rows
+        name, module = (name, module) if name != "fast" else route("arb")
+    truth: AttentionTruth = module.attention(q, k, v, **options)
+    return truth
+
+
+def _call(tier: str, function: str, x: Array) -> Enclosure:
+    _, module = route(tier)
+    enclosure: Enclosure = getattr(module, function)(x)
+    return enclosure

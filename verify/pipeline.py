@@ -1,0 +1,331 @@
+"""The sentence: a case becomes inputs; kernel and oracle answer; error meets bound; a verdict.
+
+    family -> case -> inputs -> truth ----------------\\
+                        |                              > error -> verdict -> certificate
+                        +-----> kernel -> output -----/             ^
+                        +-----> arithmetic model -> bound ---------/
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from references.enclosure import FINITE, Enclosure
+from verify import grades
+from verify.arithmetic import Preset
+from verify.bounds import Bound, bound
+from verify.case import Case, Inputs
+from verify.certificate import Finding, Record
+from verify.errors import IntegrityError, KernelError
+from verify.formats import BINARY32, Format
+from verify.judge import Judgement, Limits, Verdict, judge, worst
+from verify.kernel import Kernel
+from verify.metrics import error_interval, measure, row_sum_defect
+from verify.operation import Operation
+from verify.truth import Oracle, Truth
+from verify.worker import Answer, Output
+
+Array = NDArray[np.float64]
+
+
+class Runner(Protocol):
+    """Whatever runs a kernel: a `Worker`, or outputs that were computed elsewhere."""
+
+    def run(
+        self,
+        kernel: str,
+        inputs: Inputs,
+        options: dict[str, Any],
+        shapes: list[tuple[tuple[int, ...], Format]],
+        *,
+        device: str = "cpu",
+    ) -> Answer: ...
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What examines a kernel: an oracle, a memory of bounds, and a runner."""
+
+    oracle: Oracle
+    bounds: dict[Any, Bound]
+    runner: Runner
+    device: str = "cpu"
+    grading: bool = True
+
+
+def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
+    """Judge one kernel on one case."""
+    started = time.perf_counter()
+    inputs = case.build()
+    operation = kernel.resolve(case.operation, _head_dimension(inputs))
+    try:
+        answer = run(kernel, operation, inputs, bench)
+    except IntegrityError as error:
+        return _failed(case, operation, inputs, Verdict.INTEGRITY, "integrity", str(error))
+    except KernelError as error:
+        return _failed(case, operation, inputs, Verdict.ERROR, "run", str(error))
+    truth = bench.oracle.truth(operation, inputs, kernel.declaration)
+    limit = bound_of(operation, inputs, kernel.models(case.format), bench)
+    record = decide(case, kernel, operation, inputs, answer, truth, limit)
+    if record.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and record.check == "bound":
+        surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
+        record = decide(case, kernel, operation, inputs, answer, surer, limit)
+    if bench.grading:
+        record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
+    return replace(record, seconds=round(time.perf_counter() - started, 4))
+
+
+def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> Answer:
+    """Call the kernel with what its signature takes of the operation."""
+    options: dict[str, Any] = {}
+    if operation.name == "attention":
+        options = {k: v for k, v in operation.options().items() if k in kernel.features}
+        if "return_lse" in kernel.features:
+            options["return_lse"] = True
+    shapes = output_shapes(kernel, operation, inputs)
+    answer = bench.runner.run(kernel.name, inputs, options, shapes, device=bench.device)
+    expected = kernel.models(_input_format(inputs)).variants[0].output
+    if answer.outputs[0].format.name != expected:
+        raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected}")
+    return answer
+
+
+def output_shapes(
+    kernel: Kernel, operation: Operation, inputs: Inputs
+) -> list[tuple[tuple[int, ...], Format]]:
+    """Shape and format of each output that the kernel must return."""
+    if operation.name != "attention":
+        x = inputs["x"]
+        return [(x.shape[:1] if operation.name == "logsumexp" else x.shape, x.format)]
+    q, v = inputs["q"], inputs["v"]
+    shapes = [((*q.shape[:3], v.shape[3]), q.format)]
+    if "return_lse" in kernel.features:
+        shapes.append((q.shape[:3], BINARY32))
+    return shapes
+
+
+def bound_of(operation: Operation, inputs: Inputs, models: Preset, bench: Bench) -> Bound:
+    """The bound of a case under a model; computed once."""
+    key = (operation, inputs.digest, models)
+    if key not in bench.bounds:
+        decomposition = bench.oracle.decomposition(operation, inputs)
+        bench.bounds[key] = bound(operation, inputs, decomposition, models)
+    return bench.bounds[key]
+
+
+def decide(
+    case: Case,
+    kernel: Kernel,
+    operation: Operation,
+    inputs: Inputs,
+    answer: Answer,
+    truth: Truth,
+    limit: Bound,
+) -> Record:
+    """Judge output and log-sum-exp; the record tells of the worse of the two."""
+    shifted = all(m.shift for m in kernel.models(case.format).variants)
+    output = answer.outputs[0]
+    parts = [("output", output, truth.output, output_limits(limit, truth, shifted))]
+    if truth.lse is not None and len(answer.outputs) > 1:
+        limits = lse_limits(limit, truth, kernel, shifted)
+        parts.append(("lse", answer.outputs[1], truth.lse, limits))
+    judged = []
+    for name, out, enclosure, limits in parts:
+        error = error_interval(out.values, enclosure)
+        judged.append((name, out, enclosure, limits, error, judge(out.values, enclosure, error, limits)))
+    verdict = worst(j[-1].verdict for j in judged)
+    chosen = max(
+        (j for j in judged if j[-1].verdict is verdict), key=lambda j: j[-1].tightness, default=judged[0]
+    )
+    name, out, enclosure, limits, error, judgement = chosen
+    finding = find(name, out, enclosure, limits, error.upper, judgement, limit)
+    first = judged[0]
+    metrics = measure(output.values, truth.output, first[4], output.format, truth.magnitude)
+    if operation.name == "softmax":
+        metrics["row_sum_defect"] = row_sum_defect(output.values)
+    return Record(
+        case=case.id,
+        family=case.family,
+        verdict=verdict,
+        reason=_reason(verdict, judgement, name),
+        check=judgement.check,
+        operation={"name": operation.name, **operation.options()},
+        notes=dict(case.notes),
+        shape={k: tuple(t.shape) for k, t in inputs.tensors.items()},
+        digest=inputs.digest,
+        tightness=max(j[-1].tightness for j in judged),
+        median_tightness=first[-1].median_tightness,
+        counts=_add([j[-1].counts for j in judged]),
+        metrics=metrics,
+        stages=_stages(limit, judgement) if name == "output" else {},
+        finding=finding,
+        tier=truth.tier,
+    )
+
+
+def output_limits(limit: Bound, truth: Truth, shifted: bool) -> Limits:
+    """What the judge learns of the bound of the output.
+
+    A missing shift never excuses an output that is not finite: its flags take elements out of the
+    bound's scope, not out of the property that finite truth gives finite output.
+    """
+    flagged = limit.flagged
+    excused = flagged if shifted else np.zeros_like(flagged)
+    if truth.unspecified is not None:
+        wide = np.broadcast_to(truth.unspecified[..., None], flagged.shape)
+        flagged, excused = flagged | wide, excused | wide
+    signal = truth.magnitude if truth.magnitude is not None else None
+    return Limits(limit.total, limit.probable, flagged, excused, signal)
+
+
+def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Limits:
+    """The same for the log-sum-exp; in base 2 the bound is divided by ln 2, plus two roundings."""
+    assert limit.lse is not None and truth.lse is not None
+    total, flagged = limit.lse, limit.lse_flagged
+    if kernel.declaration.lse_base == "2":
+        size = np.where(truth.lse.classes == FINITE, np.abs(truth.lse.hi), 0.0)
+        total = (total * 1.4427 + 2 * BINARY32.u * size) * (1 + 2.0**-30)
+    excused = flagged if shifted else np.zeros_like(flagged)
+    if truth.unspecified is not None:
+        flagged, excused = flagged | truth.unspecified, excused | truth.unspecified
+    return Limits(total, total, flagged, excused, None)
+
+
+def grade(
+    case: Case, operation: Operation, inputs: Inputs, answer: Answer, truth: Truth, bench: Bench
+) -> dict[str, float | None]:
+    """Error over the bound of every reference contract (> 1: refuted; None: nothing was judged)."""
+    out = answer.outputs[0]
+    error = error_interval(out.values, truth.output)
+    ratios: dict[str, float | None] = {}
+    for contract in grades.contracts(case.format):
+        limits = grades.limits(contract, truth.output, out.format)
+        if limits is None:
+            assert contract.models is not None
+            limits = bound_of(operation, inputs, contract.models, bench).total, None
+            flagged = bound_of(operation, inputs, contract.models, bench).flagged
+        total, _ = limits
+        usable = error.comparable & truth.output.finite
+        if contract.models is not None:
+            usable &= ~flagged
+        ratios[contract.letter] = _largest_ratio(error.upper, total, usable)
+    return ratios
+
+
+def _largest_ratio(upper: Array, total: Array, usable: NDArray[np.bool_]) -> float | None:
+    if not usable.any():
+        return None
+    e, b = upper[usable], total[usable]
+    ratio = np.where(b > 0, e / np.where(b > 0, b, 1.0), np.where(e > 0, np.inf, 0.0))
+    return float(ratio.max())
+
+
+def find(
+    name: str,
+    out: Output,
+    truth: Enclosure,
+    limits: Limits,
+    upper: Array,
+    judgement: Judgement,
+    limit: Bound,
+) -> Finding | None:
+    """The deciding element, in decimal, hex and bits."""
+    if judgement.index is None:
+        return None
+    at = np.unravel_index(judgement.index, out.shape)
+    value, hi, lo = float(out.values[at]), float(truth.hi[at]), float(truth.lo[at])
+    finite = bool(truth.classes[at] & FINITE)
+    ulp = float(out.format.ulp(np.asarray(hi), np.asarray(lo))) if finite else None
+    error = float(upper[at])
+    return Finding(
+        output=name,
+        index=tuple(int(i) for i in at),
+        value=repr(value),
+        value_bits=out.format.hex(int(out.bits[at])),
+        value_hex=value.hex(),
+        truth=decimal(hi, lo),
+        truth_hi=hi.hex(),
+        truth_lo=lo.hex(),
+        truth_radius=float(truth.radius[at]) if finite else None,
+        error=error if np.isfinite(value) and finite else None,
+        bound=float(limits.bound[at]),
+        ulps=error / ulp if ulp and np.isfinite(error) else None,
+        stage=_dominant(limit, at) if name == "output" else None,
+    )
+
+
+def decimal(hi: float, lo: float) -> str:
+    """hi + lo to 30 significant digits."""
+    if not np.isfinite(hi):
+        return repr(hi)
+    with localcontext() as context:
+        context.prec = 400
+        total = Decimal(hi) + Decimal(lo)
+        context.prec = 30
+        return str(+total)
+
+
+def _dominant(limit: Bound, at: Any) -> str | None:
+    values = {name: float(part[at]) for name, part in limit.parts.items()}
+    return max(values, key=lambda name: values[name]) if values else None
+
+
+def _stages(limit: Bound, judgement: Judgement) -> dict[str, float]:
+    if judgement.index is None:
+        return {}
+    values = {name: float(p.flat[judgement.index]) for name, p in limit.parts.items()}
+    total = sum(values.values())
+    if not total > 0 or not np.isfinite(total):
+        return {}
+    return {name: value / total for name, value in values.items()}
+
+
+def _reason(verdict: Verdict, judgement: Judgement, output: str) -> str:
+    counts = judgement.counts
+    if verdict is Verdict.FAIL and judgement.check == "bound":
+        return f"{output}: {counts['failed']} of {counts['elements']} elements beyond the bound"
+    if verdict is Verdict.FAIL and judgement.check == "finite":
+        return f"{output}: not finite where the truth is finite"
+    if verdict is Verdict.FAIL:
+        return f"{output}: NaN or infinity missing, or of the wrong kind, where the truth has it"
+    if verdict is Verdict.INCONCLUSIVE:
+        return f"{output}: the enclosure of {counts['inconclusive']} elements contains the bound"
+    if verdict is Verdict.OUT_OF_SCOPE:
+        return "vacuous: the bound exceeds the signal" if judgement.vacuous else "overflow permitted"
+    return ""
+
+
+def _add(counts: list[dict[str, int]]) -> dict[str, int]:
+    return {key: sum(c[key] for c in counts) for key in counts[0]}
+
+
+def _head_dimension(inputs: Inputs) -> int | None:
+    return inputs["q"].shape[3] if "q" in inputs.tensors else None
+
+
+def _input_format(inputs: Inputs) -> Format:
+    return inputs["q" if "q" in inputs.tensors else "x"].format
+
+
+def _failed(
+    case: Case, operation: Operation, inputs: Inputs, verdict: Verdict, check: str, reason: str
+) -> Record:
+    notes: Mapping[str, float] = dict(case.notes)
+    return Record(
+        case=case.id,
+        family=case.family,
+        verdict=verdict,
+        reason=reason,
+        check=check,
+        operation={"name": operation.name, **operation.options()},
+        notes=notes,
+        shape={k: tuple(t.shape) for k, t in inputs.tensors.items()},
+        digest=inputs.digest,
+    )

@@ -1,0 +1,256 @@
+"""Truth of a case under what the kernel declares: corner, scale, empty rows, base of the LSE.
+
+The oracle answers each question once and remembers it, so that many kernels share one truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import references
+from references.decompose import Decomposition, decompose, decompose_softmax
+from references.enclosure import FINITE, NAN, TIERS, AttentionTruth, Enclosure
+from verify.case import Inputs
+from verify.declaration import Declaration
+from verify.errors import OracleError
+from verify.operation import Operation
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+# 1/ln 2 as the sum of two float64 numbers; the rest is below 2^-108.
+LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Enclosures of what the kernel should return.
+
+    magnitude      sum P|v| (attention only), the shape of the output
+    unspecified    rows about which the kernel declares nothing: anything is accepted there
+    """
+
+    output: Enclosure
+    lse: Enclosure | None = None
+    magnitude: Array | None = None
+    unspecified: NDArray[np.bool_] | None = None
+
+    @property
+    def tier(self) -> str:
+        """Which tiers made the rows, such as 'fast' or 'arb+fast'."""
+        return "+".join(TIERS[code] for code in np.unique(self.output.tier)) or "none"
+
+
+class Oracle:
+    """Answers questions about cases; each is computed once per process.
+
+    tier      the tier that is asked first: 'fast' (falls back by itself), 'arb' or 'exact'.
+    audits    rows checked so far against mpmath.
+    """
+
+    def __init__(self, tier: str = "fast", audit: int = 1) -> None:
+        self.tier = tier
+        self.audit = audit
+        self.audits = 0
+        self._memory: dict[Any, Any] = {}
+
+    def truth(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
+        """The truth of a case for a kernel with these declarations."""
+        if operation.name != "attention":
+            return self._softmax(operation, inputs)
+        found = self._attention(operation, inputs, self.tier)
+        output = found.output
+        if declared.empty_row in ("nan", "mean"):
+            output = self._empty_rows(output, operation, inputs, declared.empty_row)
+        lse = base_two(found.lse) if declared.lse_base == "2" else found.lse
+        unspecified = self._unspecified(operation, inputs, declared)
+        return Truth(output, lse, found.magnitude, unspecified)
+
+    def _unspecified(
+        self, operation: Operation, inputs: Inputs, declared: Declaration
+    ) -> NDArray[np.bool_] | None:
+        """Rows that a declaration takes out: empty ones ('any'), and those that see nothing of a
+        NaN or infinity which the kernel declares may leak."""
+        rows = np.zeros(inputs["q"].shape[:3], np.bool_)
+        if declared.empty_row == "any":
+            rows |= self.decomposition(operation, inputs).empty
+        if declared.masked_nonfinite == "leaks":
+            rows |= _hidden_nonfinite(self.decomposition(operation, inputs).visible, inputs)
+        return rows if rows.any() else None
+
+    def confirm(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
+        """The same by the next more certain tier: what a FAIL or an undecided verdict rests on.
+
+        Raises      OracleError where the two enclosures have no point in common.
+        """
+        first = self.truth(operation, inputs, declared)
+        surer = Oracle(tier="arb" if self.tier == "fast" else "exact", audit=0)
+        second = surer.truth(operation, inputs, declared)
+        for a, b in ((first.output, second.output), (first.lse, second.lse)):
+            if a is not None and b is not None:
+                require_overlap(a, b, f"tiers {self.tier} and {surer.tier}")
+        return second
+
+    def decomposition(self, operation: Operation, inputs: Inputs) -> Decomposition:
+        """Scores, probabilities and row sums, from which bounds are made."""
+
+        def compute() -> Decomposition:
+            if operation.name != "attention":
+                return decompose_softmax(inputs["x"].values)
+            q, k, v, options = _arguments(operation, inputs)
+            return decompose(q, k, v, **options)
+
+        return self._once(("decomposition", operation, inputs.digest), compute)
+
+    def _softmax(self, operation: Operation, inputs: Inputs) -> Truth:
+        def compute() -> Enclosure:
+            x = inputs["x"].values
+            found: Enclosure = getattr(references, operation.name)(x, tier=self.tier)
+            self._audit_softmax(operation.name, x, found)
+            return found
+
+        return Truth(self._once((operation, inputs.digest), compute))
+
+    def _attention(self, operation: Operation, inputs: Inputs, tier: str) -> AttentionTruth:
+        def compute() -> AttentionTruth:
+            q, k, v, options = _arguments(operation, inputs)
+            found = references.attention(q, k, v, tier=tier, **options)
+            self._audit_attention(q, k, v, options, found, inputs.digest)
+            return found
+
+        return self._once((operation, inputs.digest, tier), compute)
+
+    def _once(self, key: Any, compute: Callable[[], T]) -> T:
+        if key not in self._memory:
+            self._memory[key] = compute()
+        found: T = self._memory[key]
+        return found
+
+    def _empty_rows(
+        self, output: Enclosure, operation: Operation, inputs: Inputs, declared: str
+    ) -> Enclosure:
+        """Replace rows without keys by what the kernel declares for them."""
+        empty = self.decomposition(operation, inputs).empty
+        if not empty.any():
+            return output
+        if declared == "mean":
+            return _where(empty, self._mean_of_v(inputs), output)
+        wide = empty[..., None]
+        classes = np.where(wide, NAN, output.classes).astype(np.uint8)
+        return replace(output, hi=np.where(wide, np.nan, output.hi), classes=classes)
+
+    def _mean_of_v(self, inputs: Inputs) -> Enclosure:
+        q = np.zeros(inputs["q"].shape)
+        plain = Operation("attention", scale=1.0)
+        k, v = inputs["k"].values, inputs["v"].values
+        return self._once(
+            ("mean", inputs.digest),
+            lambda: references.attention(
+                q, np.zeros(k.shape), v, tier=self.tier, scale=plain.scale
+            ),
+        ).output
+
+    # -- the audit: a sample of rows of every run against mpmath -----------------------------
+
+    def _audit_softmax(self, name: str, x: Array, found: Enclosure) -> None:
+        if not self.audit or self.tier == "exact" or 0 in x.shape or x.shape[1] > 4096:
+            return
+        row = int(np.abs(np.nan_to_num(x)).sum() * 2**20) % x.shape[0]
+        exact: Enclosure = getattr(references, name)(x[row : row + 1], tier="exact")
+        require_overlap(found[row : row + 1], exact, f"{name} row {row}: {self.tier} and mpmath")
+        self.audits += 1
+
+    def _audit_attention(
+        self, q: Array, k: Array, v: Array, options: Any, found: AttentionTruth, digest: str
+    ) -> None:
+        batch, heads, n_q, _ = q.shape
+        if not self.audit or self.tier == "exact" or 0 in q.shape or k.shape[2] > 512:
+            return
+        at = int(digest[:12], 16) % (batch * heads * n_q)
+        row = np.unravel_index(at, (batch, heads, n_q))
+        triple = (int(row[0]), int(row[1]), int(row[2]))
+        exact = references.attention(q, k, v, tier="exact", rows=[triple], **options)
+        what = f"attention row {triple}: {self.tier} and mpmath"
+        require_overlap(found.output[row], exact.output[row], what)
+        require_overlap(found.lse[row], exact.lse[row], what)
+        self.audits += 1
+
+
+def _hidden_nonfinite(visible: NDArray[np.bool_], inputs: Inputs) -> NDArray[np.bool_]:
+    """Rows (batch, heads, n_q) with a removed key whose k or v is not finite."""
+    k, v = inputs["k"].values, inputs["v"].values
+    bad = ~(np.isfinite(k).all(axis=-1) & np.isfinite(v).all(axis=-1))
+    per_head = np.repeat(bad, visible.shape[1] // max(bad.shape[1], 1), axis=1)
+    return np.asarray((~visible & per_head[:, :, None, :]).any(axis=-1))
+
+
+def _arguments(operation: Operation, inputs: Inputs) -> tuple[Array, Array, Array, dict[str, Any]]:
+    options: dict[str, Any] = operation.options()
+    for name in ("bias", "sinks"):
+        if inputs.values(name) is not None:
+            options[name] = inputs.values(name)
+    if inputs.mask is not None:
+        options["mask"] = inputs.mask
+    return inputs["q"].values, inputs["k"].values, inputs["v"].values, options
+
+
+def require_overlap(a: Enclosure, b: Enclosure, what: str) -> None:
+    """Raises OracleError where two enclosures of one truth contradict each other."""
+    both = a.finite & b.finite
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs((a.hi - b.hi) + (a.lo - b.lo))
+        room = (a.radius + b.radius) * (1 + 2.0**-40) + 2.0**-100 * np.abs(a.hi)
+        apart = both & ~(gap <= room)
+    if apart.any() or (a.classes != b.classes).any():
+        place = np.argwhere(apart | (a.classes != b.classes))[0].tolist()
+        raise OracleError(
+            f"two routes to the truth disagree ({what}) at {place}: please report this"
+        )
+
+
+def base_two(lse: Enclosure) -> Enclosure:
+    """The enclosure of LSE / ln 2.
+
+    Guarantee   the product of two words by two words loses at most 2^-100 |LSE|: in the radius.
+    """
+    with np.errstate(invalid="ignore"):
+        from_finite = np.where(lse.classes == FINITE, lse.hi, 0.0)
+        product = from_finite * LOG2_E[0]
+        rest = _product_error(from_finite, LOG2_E[0], product)
+        rest = (
+            rest
+            + from_finite * LOG2_E[1]
+            + np.where(lse.classes == FINITE, lse.lo, 0.0) * LOG2_E[0]
+        )
+        hi = product + rest
+        lo = rest - (hi - product)
+    finite = lse.classes == FINITE
+    radius = np.where(finite, lse.radius * 1.4427 + 2.0**-100 * np.abs(hi), 0.0)
+    return replace(
+        lse, hi=np.where(finite, hi, lse.hi), lo=np.where(finite, lo, 0.0), radius=radius
+    )
+
+
+def _product_error(a: Array, b: float, product: Array) -> Array:
+    """a b - fl(a b) exactly (Dekker, Veltkamp)."""
+    split = 134217729.0
+    ah = a * split - (a * split - a)
+    bh = b * split - (b * split - b)
+    al, bl = a - ah, b - bh
+    return np.asarray(((ah * bh - product) + ah * bl + al * bh) + al * bl)
+
+
+def _where(rows: NDArray[np.bool_], a: Enclosure, b: Enclosure) -> Enclosure:
+    wide = rows[..., None]
+    return Enclosure(
+        np.where(wide, a.hi, b.hi),
+        np.where(wide, a.lo, b.lo),
+        np.where(wide, a.radius, b.radius),
+        np.where(wide, a.classes, b.classes).astype(np.uint8),
+        np.where(rows, a.tier, b.tier).astype(np.uint8),
+    )
