@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,54 @@ from verify.operation import Operation, OperationName
 Profile = Literal["smoke", "standard", "extensive"]
 PROFILES: tuple[Profile, ...] = ("smoke", "standard", "extensive")
 Array = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
+Recipe = Callable[[Draws], Arrays]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Axis sizes of one attention case; k and v have kv_heads, v has d_v columns."""
+
+    n_q: int
+    n_k: int
+    d: int = 64
+    batch: int = 1
+    heads: int = 1
+    kv_heads: int = 0  # 0: as many as heads
+    d_v: int = 0  # 0: as d
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "d_v", self.d_v or self.d)
+
+    @property
+    def q(self) -> tuple[int, int, int, int]:
+        return (self.batch, self.heads, self.n_q, self.d)
+
+    @property
+    def k(self) -> tuple[int, int, int, int]:
+        return (self.batch, self.kv_heads, self.n_k, self.d)
+
+    @property
+    def v(self) -> tuple[int, int, int, int]:
+        return (self.batch, self.kv_heads, self.n_k, self.d_v)
+
+    @property
+    def scores(self) -> tuple[int, int, int, int]:
+        return (self.batch, self.heads, self.n_q, self.n_k)
+
+    @property
+    def label(self) -> str:
+        """A short name: the sizes that differ from one head of d_v = d."""
+        parts = [f"{self.n_q}x{self.n_k}", f"d{self.d}"]
+        parts += [f"dv{self.d_v}"] * (self.d_v != self.d)
+        parts += [f"b{self.batch}"] * (self.batch != 1) + [f"h{self.heads}"] * (self.heads != 1)
+        parts += [f"kv{self.kv_heads}"] * (self.kv_heads != self.heads)
+        return "-".join(parts)
+
+    @property
+    def notes(self) -> dict[str, float]:
+        return {name: float(size) for name, size in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -56,6 +104,13 @@ class Inputs:
     tensors: Mapping[str, Tensor]
     mask: NDArray[np.bool_] | None = None
 
+    @classmethod
+    def rounded(cls, fmt: Format, arrays: Arrays) -> Inputs:
+        """Arrays by name, rounded to the format and kept finite; `mask` stays boolean."""
+        tensors = {n: Tensor.rounded(fmt, a) for n, a in arrays.items() if n != "mask"}
+        mask = arrays.get("mask")
+        return cls(tensors, None if mask is None else np.asarray(mask, np.bool_))
+
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
@@ -87,6 +142,7 @@ class Case:
     needs   what a kernel must claim beyond the operation's own options, from the words in
             `verify.declaration.FEATURES`.
     notes   axis sizes and levels that reports may use, such as {"n_k": 4096, "level": 88.7}.
+    profile the least profile that runs it.
     """
 
     family: str
@@ -96,6 +152,7 @@ class Case:
     build: Callable[[], Inputs] = field(compare=False)
     needs: frozenset[str] = frozenset()
     notes: Mapping[str, float] = field(default_factory=dict)
+    profile: Profile = "standard"
 
     @property
     def id(self) -> str:
@@ -115,6 +172,96 @@ class Plan:
         """The integer stream that belongs to this key, format and seed."""
         return Draws("/".join(map(str, (self.seed, self.operation, self.format.name, *key))))
 
+    def attention(
+        self,
+        family: str,
+        name: str,
+        axes: Axes,
+        recipe: Recipe,
+        *,
+        operation: Operation | None = None,
+        extras: Iterable[str] = (),
+        nonfinite: bool = False,
+        smoke: bool = False,
+        extensive: bool = False,
+        notes: Mapping[str, float] | None = None,
+    ) -> Case:
+        """A case of attention; `recipe` makes q, k, v and the `extras` (mask, bias, sinks).
+
+        `smoke` puts it into every profile, `extensive` into that one only.
+        """
+        operation = operation or Operation("attention")
+        return Case(
+            family,
+            f"{name}-{axes.label}" if name else axes.label,
+            self.format,
+            operation,
+            partial(self._build, recipe, (family, name, axes.label)),
+            _attention_needs(operation, axes, extras, nonfinite),
+            {**axes.notes, **(notes or {})},
+            _least_profile(smoke, extensive),
+        )
+
+    def rows(
+        self,
+        family: str,
+        name: str,
+        shape: tuple[int, int],
+        recipe: Callable[[Draws], Array],
+        *,
+        nonfinite: bool = False,
+        smoke: bool = False,
+        extensive: bool = False,
+        notes: Mapping[str, float] | None = None,
+    ) -> Case:
+        """A case of the plan's softmax, log_softmax or logsumexp; `recipe` makes x (rows, n)."""
+        label = f"{shape[0]}x{shape[1]}"
+        return Case(
+            family,
+            f"{name}-{label}" if name else label,
+            self.format,
+            Operation(self.operation),
+            partial(self._build, partial(_as_x, recipe), (family, name, label)),
+            _row_needs(shape, nonfinite),
+            {"rows": shape[0], "n": shape[1], **(notes or {})},
+            _least_profile(smoke, extensive),
+        )
+
+    def _build(self, recipe: Recipe, key: tuple[object, ...]) -> Inputs:
+        return Inputs.rounded(self.format, recipe(self.draws(*key)))
+
+
+def _least_profile(smoke: bool, extensive: bool) -> Profile:
+    return "smoke" if smoke else "extensive" if extensive else "standard"
+
+
+def _as_x(recipe: Callable[[Draws], Array], draws: Draws) -> Arrays:
+    return {"x": recipe(draws)}
+
+
+def _attention_needs(
+    operation: Operation, axes: Axes, extras: Iterable[str], nonfinite: bool
+) -> frozenset[str]:
+    """The one place that says which features a case of attention uses."""
+    used = {
+        "scale": operation.scale is not None,
+        "causal": operation.causal,
+        "window": operation.window is not None,
+        "softcap": operation.softcap is not None,
+        "gqa": axes.kv_heads != axes.heads,
+        "d_v": axes.d_v != axes.d,
+        "cross": axes.n_q != axes.n_k,
+        "ragged": bool(axes.n_q % 16 or axes.n_k % 16),
+        "empty": 0 in axes.q or 0 in axes.k,
+        "nonfinite": nonfinite,
+    }
+    return frozenset(extras) | {name for name, present in used.items() if present}
+
+
+def _row_needs(shape: tuple[int, int], nonfinite: bool) -> frozenset[str]:
+    used = {"ragged": bool(shape[1] % 16), "empty": 0 in shape, "nonfinite": nonfinite}
+    return frozenset(name for name, present in used.items() if present)
+
 
 @dataclass(frozen=True)
 class Family:
@@ -124,6 +271,10 @@ class Family:
     effect       what failing means to a user.
     source       the paper, report or derivation it comes from.
     cases        from a plan to its cases; yields nothing where the plan's operation does not apply.
+                 Cases above the plan's profile are left out, and `extensive` repeats the cases
+                 with `seeds` seeds.
+    seeds        1 where nothing in the family is drawn.
+    unavailable  why the family has no cases on this machine, or None.
     """
 
     name: str
@@ -131,3 +282,16 @@ class Family:
     effect: str
     source: str
     cases: Callable[[Plan], Iterable[Case]] = field(compare=False)
+    seeds: int = field(default=3, compare=False)
+    unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", partial(_selected, self.cases, self.seeds))
+
+
+def _selected(cases: Callable[[Plan], Iterable[Case]], seeds: int, plan: Plan) -> Iterator[Case]:
+    reached = PROFILES[: PROFILES.index(plan.profile) + 1]
+    for again in range(seeds if plan.profile == "extensive" else 1):
+        for case in cases(replace(plan, seed=plan.seed + again)):
+            if case.profile in reached:
+                yield replace(case, name=f"{case.name}-seed+{again}") if again else case

@@ -1,0 +1,56 @@
+"""Sliding windows of 0, 1, 2, 3 and n - 1, n, n + 1 keys to either side.
+
+An edge that is off by one changes half of a row when the window holds two keys, and nothing that a
+tolerance would see when it holds thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.families._values import with_ones
+from verify.integers import Draws
+from verify.operation import Operation
+
+NAME = "windows"
+SHAPES = (Axes(48, 48), Axes(7, 37), Axes(5, 130, d=16))
+
+
+def _windows(n: int) -> list[tuple[int, int]]:
+    left = [(w, -1) for w in (0, 1, 3)]
+    both = [(0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (2, 3), (0, 2), (-1, 0), (-1, -1)]
+    return both + left + [(n - 2, 0), (n - 1, 0), (n, 0), (n + 1, n + 1)]
+
+
+def _qkv(axes: Axes, draws: Draws) -> Arrays:
+    return {"q": draws.normal(axes.q), "k": draws.normal(axes.k), "v": with_ones(draws, axes)}
+
+
+def _cases(plan: Plan) -> Iterator[Case]:
+    if plan.operation != "attention":
+        return
+    for axes in SHAPES:
+        chosen = _windows(axes.n_k) if axes.n_k == 37 else [(1, 0), (17, 5)]
+        for window in chosen:
+            for causal in (False, True) if window in ((1, 0), (2, 3)) else (False,):
+                left, right = (str(w) if w >= 0 else "all" for w in window)
+                yield plan.attention(
+                    NAME,
+                    f"{left}-{right}" + "-causal" * causal,
+                    axes,
+                    partial(_qkv, axes),
+                    operation=Operation("attention", causal=causal, window=window),
+                    smoke=axes.n_k == 37 and window == (1, 0),
+                )
+
+
+FAMILY = Family(
+    name=NAME,
+    hypothesis="A window edge is off by one, lies on the wrong diagonal, or is read past the end.",
+    effect="Local attention includes a wrong key in every row.",
+    source="NVIDIA/TransformerEngine issue 1197; Dao-AILab/flash-attention issue 2709 (sliding "
+    "windows).",
+    cases=_cases,
+)
