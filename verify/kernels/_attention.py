@@ -353,9 +353,12 @@ class Online(Attention):
         new = self.new_maximum(m, s)
         e = self.shifted(s, new)
         factor = self.correction(m, new)
-        l = rounded(l * factor, self.sum)  # noqa: E741
-        l = rounded(l + self.row_sum(e), self.sum)  # noqa: E741
+        l = self.added(rounded(l * factor, self.sum), e, call)  # noqa: E741
         return new, l, self.accumulated(o, factor, self.stored_p(e, call), call, keys, s)
+
+    def added(self, l: Tensor, e: Tensor, call: Call) -> Tensor:  # noqa: E741
+        """The row sum after one more tile."""
+        return rounded(l + self.row_sum(e), self.sum)
 
     def accumulated(
         self, o: Tensor, factor: Tensor, p: Tensor, call: Call, keys: slice, s: Tensor

@@ -16,7 +16,9 @@ from verify.kernels._attention import Attention, Kernel, Naive, Online, Shifted,
 def _made(algorithm: type[Attention], accumulator: str | None, options: dict[str, Any]) -> Kernel:
     if accumulator is not None:
         options = {"qk": accumulator, "pv": accumulator, "sum": accumulator} | options
-    return algorithm(**options).kernel(deterministic=True, rounding="nearest")
+    made = algorithm(**options)
+    exact = algorithm is not Naive and made.pv == "fp32" and made.p is None
+    return made.kernel(deterministic=True, rounding="nearest", one_key_exact=exact)
 
 
 @kernel(

@@ -134,7 +134,7 @@ def division_free() -> Kernel:
 
     Model       ln l <= 11.1 carries an error of 2 ulp and the second subtraction one of u, at most
                 5 u * 11.1 in the exponent: 28 ulp, besides the 2 of exp.
-    Source      Blanchard, D. J. Higham and N. J. Higham, IMA J. Numer. Anal. 41(4), 2021, section 4.
+    Source      Blanchard, D. J. Higham, N. J. Higham, IMA J. Numer. Anal. 41(4), 2021, section 4.
     """
 
     def softmax(x: Tensor) -> Tensor:
