@@ -1,0 +1,44 @@
+"""What negative controls share: the declaration of a kernel that believes itself right.
+
+A control declares no model of its own, so that it is held to the default of its format, and claims
+every property that a right kernel of its kind would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from verify.kernels import kernel
+from verify.kernels._attention import Attention, Kernel
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CLAIMS: dict[str, Any] = {
+    "model": None,
+    "deterministic": True,
+    "one_key_exact": True,
+    "rounding": "nearest",
+}
+
+
+def control(name: str, summary: str, operation: str = "attention", **more: Any) -> Callable[[F], F]:
+    """Register a factory of a kernel that must be refuted."""
+    return kernel(
+        name=f"control-{name}",
+        operation=operation,
+        summary=summary,
+        factory=True,
+        expected="fail",
+        **more,
+    )
+
+
+def honest(algorithm: Attention, **claims: Any) -> Kernel:
+    """The kernel, with the claims of a right one."""
+    return algorithm.kernel(**CLAIMS | claims)
+
+
+def low_format(name: str) -> str:
+    """The 16-bit format that a kernel of this input format would be tempted to use."""
+    return "bf16" if name == "fp32" else name
