@@ -107,7 +107,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Grade:
-    """The tightest reference contract that no case refutes, and what refuted the next tighter one."""
+    """The tightest reference contract that no case refutes, and what refuted the one above."""
 
     letter: str
     meaning: str
@@ -161,7 +161,7 @@ class Certificate:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        return dict(_plain(asdict(self)))
+        return dict(plain(asdict(self)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Certificate:
@@ -199,7 +199,7 @@ def overall(records: tuple[Record, ...], planned: int, skipped: int) -> Verdict:
 
 
 def recheck(certificate: Certificate) -> list[str]:
-    """What does not agree inside a certificate: verdicts against errors and bounds, counts, sums."""
+    """What does not agree inside a certificate: verdicts against errors, bounds and counts."""
     wrong = []
     for r in certificate.records:
         f = r.finding
@@ -291,12 +291,12 @@ def _unplain(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no infinities and no NaN: they become the strings 'inf', '-inf' and 'nan'."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float) and value != value:
         return "nan"
     if isinstance(value, float) and value in (float("inf"), float("-inf")):

@@ -139,10 +139,14 @@ def decide(
     judged = []
     for name, out, enclosure, limits in parts:
         error = error_interval(out.values, enclosure)
-        judged.append((name, out, enclosure, limits, error, judge(out.values, enclosure, error, limits)))
+        judged.append(
+            (name, out, enclosure, limits, error, judge(out.values, enclosure, error, limits))
+        )
     verdict = worst(j[-1].verdict for j in judged)
     chosen = max(
-        (j for j in judged if j[-1].verdict is verdict), key=lambda j: j[-1].tightness, default=judged[0]
+        (j for j in judged if j[-1].verdict is verdict),
+        key=lambda j: j[-1].tightness,
+        default=judged[0],
     )
     name, out, enclosure, limits, error, judgement = chosen
     finding = find(name, out, enclosure, limits, error.upper, judgement, limit)
@@ -298,7 +302,9 @@ def _reason(verdict: Verdict, judgement: Judgement, output: str) -> str:
     if verdict is Verdict.INCONCLUSIVE:
         return f"{output}: the enclosure of {counts['inconclusive']} elements contains the bound"
     if verdict is Verdict.OUT_OF_SCOPE:
-        return "vacuous: the bound exceeds the signal" if judgement.vacuous else "overflow permitted"
+        return (
+            "vacuous: the bound exceeds the signal" if judgement.vacuous else "overflow permitted"
+        )
     return ""
 
 

@@ -1,0 +1,5 @@
+"""`python -m verify` is `attncert`."""
+
+from verify.cli import main
+
+main()

@@ -1,0 +1,286 @@
+"""Campaign: a plan of cases, executed against one kernel, journalled as it goes, then certified.
+
+Every record is appended to the journal (JSON lines) the moment it exists, so an interrupted run
+resumes where it stopped, and planned = executed + skipped can be checked afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import verify
+from verify import families, grades
+from verify.case import Case, Plan, Profile
+from verify.certificate import (
+    Certificate,
+    Grade,
+    Record,
+    Skipped,
+    plain,
+    exit_status,
+    overall,
+    write,
+    write_atomically,
+)
+from verify.errors import UsageError
+from verify.formats import Format
+from verify.judge import Verdict
+from verify.kernel import Kernel
+from verify.pipeline import Bench, examine
+
+Progress = Callable[[int, int, Record], None]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What to run: one kernel in one format on one device.
+
+    only      the families to run (None: all)
+    command   the command line that asked for it, for the certificate
+    """
+
+    kernel: Kernel
+    format: Format
+    device: str = "cpu"
+    profile: Profile = "standard"
+    seed: int = 0
+    only: tuple[str, ...] | None = None
+    command: str = ""
+    warnings: tuple[str, ...] = ()
+    resume: bool = False
+
+    @property
+    def stem(self) -> str:
+        """File name without an ending, unique per kernel, format and device."""
+        return file_stem(self.kernel.name, self.format.name, self.device)
+
+    def identity(self) -> str:
+        """What must be equal for a journal to be continued."""
+        parts = {
+            "version": verify.__version__,
+            "kernel": self.kernel.name,
+            "code": self.kernel.identity.get("sha256"),
+            "declaration": self.kernel.declaration.to_json(),
+            "environment": dict(self.kernel.environment),
+            "format": self.format.name,
+            "device": self.device,
+            "profile": self.profile,
+            "seed": self.seed,
+            "only": self.only,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_stem(kernel: str, fmt: str, device: str) -> str:
+    """A file name for a kernel: letters, digits, dots and dashes only, still unique."""
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(kernel).name).strip("-")
+    tag = "" if plain == kernel else "-" + hashlib.sha256(kernel.encode()).hexdigest()[:6]
+    return f"{plain}{tag}-{fmt}-{device}"
+
+
+def planned_cases(campaign: Campaign) -> tuple[list[Case], list[Skipped]]:
+    """The cases that the kernel claims, and those that it does not (or that cannot be made), why."""
+    plan = Plan(campaign.kernel.operation, campaign.format, campaign.profile, campaign.seed)
+    cases: list[Case] = []
+    skipped: list[Skipped] = []
+    for name in families.names() if campaign.only is None else campaign.only:
+        family = families.family(name)
+        reason = family.unavailable() if family.unavailable else None
+        if reason is not None:
+            skipped.append(Skipped(name, name, reason))
+            continue
+        for case in family.cases(plan):
+            why = campaign.kernel.out_of_scope(case)
+            if why is None:
+                cases.append(case)
+            else:
+                skipped.append(Skipped(case.id, name, why))
+    return cases, skipped
+
+
+def execute(
+    campaign: Campaign, bench: Bench, folder: Path | None, progress: Progress | None = None
+) -> Certificate:
+    """Run a campaign; with a folder, journal it there, and certify it.
+
+    Special     a campaign without a case gives an INCONCLUSIVE certificate.
+    """
+    started = time.perf_counter()
+    cases, skipped = planned_cases(campaign)
+    path = folder / f"{campaign.stem}.jsonl" if folder else None
+    journal = Journal(path, campaign.identity(), resume=campaign.resume) if path else None
+    done = journal.records() if journal else {}
+    records: list[Record] = []
+    for number, case in enumerate(cases, 1):
+        record = done.get(case.id)
+        if record is None:
+            record = examine(case, campaign.kernel, bench)
+            if journal:
+                journal.append(record)
+        records.append(record)
+        if progress:
+            progress(number, len(cases), record)
+    certificate = certify(
+        campaign, tuple(records), tuple(skipped), bench, time.perf_counter() - started
+    )
+    if folder:
+        write(certificate, folder / f"{campaign.stem}.json")
+    return certificate
+
+
+def certify(
+    campaign: Campaign,
+    records: tuple[Record, ...],
+    skipped: tuple[Skipped, ...],
+    bench: Bench,
+    seconds: float,
+) -> Certificate:
+    """Draw up the certificate of what was run."""
+    planned = len(records) + len(skipped)
+    verdict = overall(records, planned, len(skipped))
+    kernel = campaign.kernel
+    models = kernel.models(campaign.format)
+    return Certificate(
+        kernel={
+            "name": kernel.name,
+            "operation": kernel.operation,
+            "features": sorted(kernel.features),
+            "declaration": kernel.declaration.to_json(),
+            "identity": dict(kernel.identity),
+            "summary": kernel.summary,
+        },
+        format=campaign.format.name,
+        device=campaign.device,
+        profile=campaign.profile,
+        seed=campaign.seed,
+        model={
+            "name": models.name,
+            "meaning": models.meaning,
+            "variants": [m.to_json() for m in models.variants],
+        },
+        verdict=verdict,
+        exit_status=exit_status(verdict, records),
+        grade=overall_grade(campaign.format, records),
+        planned=planned,
+        records=records,
+        skipped=skipped,
+        environment=environment(kernel),
+        oracle={"tier": bench.oracle.tier, "audited_rows": bench.oracle.audits},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(seconds, 2),
+        command=campaign.command,
+        expected=kernel.expected,
+        warnings=campaign.warnings,
+    )
+
+
+def overall_grade(fmt: Format, records: Iterable[Record]) -> Grade | None:
+    """The first reference contract that no record refutes, and the case that refuted the last one.
+
+    A record whose output failed by its class (NaN where the truth is finite) refutes them all.
+    """
+    graded = [r for r in records if r.grades or r.verdict in (Verdict.FAIL, Verdict.ERROR)]
+    if not graded:
+        return None
+    limited_by: str | None = None
+    for contract in grades.contracts(fmt):
+        refuting = next((r for r in graded if _refutes(r, contract.letter)), None)
+        if refuting is None:
+            return Grade(contract.letter, contract.meaning, limited_by)
+        limited_by = refuting.case
+    return Grade("U", grades.UNGRADED, limited_by)
+
+
+def _refutes(record: Record, letter: str) -> bool:
+    if record.verdict is Verdict.ERROR or (
+        record.verdict is Verdict.FAIL and record.check != "bound"
+    ):
+        return True
+    ratio = record.grades.get(letter)
+    return ratio is not None and not ratio <= 1.0
+
+
+def environment(kernel: Kernel) -> dict[str, Any]:
+    """Versions of both processes, and the machine."""
+    import mpmath
+    import numpy as np
+
+    return {
+        "attncert": verify.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "mpmath": mpmath.__version__,
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "worker": dict(kernel.environment),
+    }
+
+
+class Journal:
+    """Append-only JSON lines: a head that says what is being run, then one record a line.
+
+    With `resume`, the records of an earlier run of the same campaign are kept and a last line that
+    a crash cut off is dropped; otherwise the journal starts anew.
+    """
+
+    def __init__(self, path: Path, identity: str, *, resume: bool = False) -> None:
+        self.path = path
+        self._known = self._read(identity) if resume else {}
+        lines = [{"journal": identity}, *(plain(asdict(r)) for r in self._known.values())]
+        write_atomically(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
+
+    def records(self) -> dict[str, Record]:
+        """Records by case id that an earlier, interrupted run left."""
+        return dict(self._known)
+
+    def append(self, record: Record) -> None:
+        line = json.dumps(plain(asdict(record)), allow_nan=False)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def _read(self, identity: str) -> dict[str, Record]:
+        """Nothing where there is no journal of this very campaign to continue."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return {}
+        parsed = list(_parsed(lines))
+        if not parsed or parsed[0].get("journal") != identity:
+            return {}
+        records = (Record.from_json(data) for data in parsed[1:])
+        return {record.case: record for record in records}
+
+
+def _parsed(lines: list[str]) -> Iterator[Mapping[str, Any]]:
+    """The lines up to the first that was cut off by a crash."""
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Make the output folder. Raises UsageError where it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".attncert-probe"
+        probe.write_text("", encoding="utf-8")
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}") from None
+    return folder
+
+
+def command_line() -> str:
+    """The command that is running, as a user would type it."""
+    return " ".join(["attncert", *sys.argv[1:]])

@@ -1,0 +1,126 @@
+"""Certify: from what a user asks for to certificates, kernel by kernel and format by format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from verify import families
+from verify.campaign import Campaign, command_line, execute, prepare_folder
+from verify.case import Profile
+from verify.certificate import Certificate, Record
+from verify.errors import UnusableError, UsageError
+from verify.formats import Format
+from verify.kernel import Kernel, formats_named
+from verify.pipeline import Bench
+from verify.truth import Oracle
+from verify.worker import Worker, load_or_explain
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to certify, as the command line, the plugin and the conformance suite ask for it."""
+
+    kernels: tuple[str, ...]
+    formats: str = "all"
+    device: str = "cpu"
+    profile: Profile = "standard"
+    operation: str | None = None
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] | None = None
+    seed: int = 0
+    folder: Path | None = None
+    resume: bool = False
+    seconds: float = 60.0
+    memory_bytes: int = 0
+
+
+class Listener(Protocol):
+    """Whoever watches: a terminal, or nobody."""
+
+    def starting(self, campaign: Campaign) -> None: ...
+
+    def progress(self, done: int, total: int, record: Record) -> None: ...
+
+    def finished(self, certificate: Certificate) -> None: ...
+
+
+class Silence:
+    """Nobody watches."""
+
+    def starting(self, campaign: Campaign) -> None: ...
+
+    def progress(self, done: int, total: int, record: Record) -> None: ...
+
+    def finished(self, certificate: Certificate) -> None: ...
+
+
+def certify_all(request: Request, listener: Listener) -> list[Certificate]:
+    """Run every campaign of a request.
+
+    Raises      UsageError for names that do not exist, UnusableError for what cannot run here.
+    """
+    for name in request.only or ():
+        families.family(name)
+    folder = prepare_folder(request.folder) if request.folder else None
+    certificates = []
+    oracle = Oracle()
+    bounds: dict[Any, Any] = {}
+    limit = 0 if request.device != "cpu" else request.memory_bytes
+    with Worker(seconds=request.seconds, memory_bytes=limit) as worker:
+        for name in request.kernels:
+            kernel = loaded(worker, name, request)
+            bench = Bench(oracle, bounds, worker, request.device)
+            for fmt in formats_named(request.formats, kernel):
+                campaign = campaign_of(kernel, fmt, request)
+                listener.starting(campaign)
+                certificate = execute(campaign, bench, folder, listener.progress)
+                listener.finished(certificate)
+                certificates.append(certificate)
+    return certificates
+
+
+def loaded(worker: Worker, name: str, request: Request) -> Kernel:
+    """Load a kernel and check that it can run on the device."""
+    description = load_or_explain(worker, name, request.operation)
+    kernel = Kernel.from_description(description, request.declared)
+    if kernel.unavailable:
+        raise UnusableError(f"kernel {name!r} cannot run here: {kernel.unavailable}")
+    if request.device not in kernel.devices:
+        raise UsageError(
+            f"kernel {name!r} does not claim device {request.device!r}; "
+            f"it claims {', '.join(kernel.devices)}"
+        )
+    if request.device == "cuda" and not kernel.environment.get("cuda"):
+        raise UnusableError("no CUDA device is visible to torch here")
+    if request.device not in ("cpu", "cuda"):
+        raise UsageError(f"unknown device {request.device!r}; use cpu or cuda")
+    return kernel
+
+
+def campaign_of(kernel: Kernel, fmt: Format, request: Request) -> Campaign:
+    kernel.models(fmt)  # an unknown model is a usage error before anything runs
+    return Campaign(
+        kernel=kernel,
+        format=fmt,
+        device=request.device,
+        profile=request.profile,
+        seed=request.seed,
+        only=request.only,
+        command=command_line(),
+        warnings=_warnings(kernel, request),
+        resume=request.resume,
+    )
+
+
+def _warnings(kernel: Kernel, request: Request) -> tuple[str, ...]:
+    notes = []
+    if request.profile == "smoke":
+        notes.append("profile smoke: a quick look, not sufficient for a certificate of accuracy")
+    if request.only:
+        notes.append(f"only the families {', '.join(request.only)} were run")
+    if kernel.environment.get("subnormals") == "flushed":
+        notes.append("the worker flushes subnormal numbers to zero")
+    return tuple(notes)

@@ -1,0 +1,207 @@
+"""Terminal: progress and summary as text; plain lines where nobody looks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from verify.campaign import Campaign, file_stem
+from verify.certificate import Certificate, Record, plain
+from verify.judge import Verdict
+
+MARKS = {
+    Verdict.PASS: "certified",
+    Verdict.FAIL: "REFUTED",
+    Verdict.ERROR: "ERROR",
+    Verdict.INTEGRITY: "TAMPERED",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE",
+    Verdict.OUT_OF_SCOPE: "NOT CERTIFIABLE",
+}
+COLOURS = {
+    Verdict.PASS: "green",
+    Verdict.FAIL: "red",
+    Verdict.ERROR: "red",
+    Verdict.INTEGRITY: "red",
+}
+
+
+class Terminal:
+    """Shows a run: a progress bar on a terminal, one line per certificate elsewhere.
+
+    With `as_json` nothing but one JSON document goes to stdout, and progress to stderr.
+    """
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+        from rich.console import Console
+
+        self.as_json = as_json
+        self.quiet = quiet
+        self.out = Console(soft_wrap=True, highlight=False)
+        self.err = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._bar: Any = None
+        self._task: Any = None
+
+    def starting(self, campaign: Campaign) -> None:
+        name = f"{campaign.kernel.name} {campaign.format.name} {campaign.device}"
+        if self.quiet or not self.err.is_terminal:
+            return
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(
+            *columns, TextColumn("{task.fields[note]}"), console=self.err, transient=True
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(name, total=None, note="")
+
+    def progress(self, done: int, total: int, record: Record) -> None:
+        if self._bar is None:
+            return
+        note = {} if record.verdict is Verdict.PASS else {"note": f"{record.verdict} {record.case}"}
+        self._bar.update(self._task, completed=done, total=total, **note)
+
+    def finished(self, certificate: Certificate) -> None:
+        self.stop()
+        if not self.as_json and not self.quiet:
+            self.out.print(line(certificate), style=COLOURS.get(certificate.verdict))
+
+    def stop(self) -> None:
+        """End a progress bar that is still shown."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def summary(self, certificates: list[Certificate], folder: Path) -> None:
+        """The refutations in full, and where the certificates lie."""
+        if self.as_json:
+            json.dump([summary(c, folder) for c in certificates], sys.stdout, indent=1)
+            sys.stdout.write("\n")
+            return
+        for certificate in certificates:
+            for text in explanations(certificate, folder):
+                self.out.print(text, markup=False)
+        self.out.print(f"certificates: {folder}    next: attncert report {folder}", markup=False)
+
+
+def line(certificate: Certificate) -> str:
+    """One line: what was certified, how well, on how many cases."""
+    counts = certificate.counts()
+    run = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    grade = f"grade {certificate.grade.letter}" if certificate.grade else "no grade"
+    return (
+        f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} model {certificate.model['name']}, "
+        f"{grade}, tightness {tightness(certificate)}; {run or 'no case was run'}; "
+        f"{len(certificate.skipped)} skipped"
+    )
+
+
+def tightness(certificate: Certificate) -> str:
+    """Median over cases of the median error / bound, and the largest."""
+    medians = sorted(
+        r.median_tightness for r in certificate.records if r.median_tightness is not None
+    )
+    largest = max(
+        (r.tightness for r in certificate.records if r.tightness is not None), default=None
+    )
+    if not medians or largest is None:
+        return "unknown"
+    return f"median {medians[len(medians) // 2]:.2g}, largest {largest:.2g}"
+
+
+def explanations(certificate: Certificate, folder: Path) -> list[str]:
+    """For each kind of failure: the family, value, truth, error, bound and how to reproduce it."""
+    texts = []
+    seen: set[tuple[str, str]] = set()
+    for record in certificate.records:
+        if record.verdict in (Verdict.PASS, Verdict.OUT_OF_SCOPE):
+            continue
+        key = (record.verdict.value, record.family)
+        if key in seen:
+            continue
+        seen.add(key)
+        if len(texts) == 5:
+            more = sum(
+                r.verdict not in (Verdict.PASS, Verdict.OUT_OF_SCOPE) for r in certificate.records
+            )
+            texts.append(f"... {more} such cases in all; see the report")
+            break
+        texts.append(explain(record, certificate, folder))
+    return texts
+
+
+def explain(record: Record, certificate: Certificate, folder: Path) -> str:
+    """One case in full."""
+    lines = [
+        "",
+        f"{record.verdict}  {certificate.name}  family {record.family}",
+        f"  case      {record.case}",
+        f"  why       {record.reason}",
+    ]
+    f = record.finding
+    if f is not None:
+        lines += [
+            f"  element   {f.output}{list(f.index)}",
+            f"  value     {f.value}   {f.value_hex}   bits {f.value_bits}",
+            f"  truth     {f.truth}   {f.truth_hi} + {f.truth_lo}",
+            f"  error     {number(f.error)}   {number(f.ulps)} ulp",
+            f"  bound     {number(f.bound)}" + (f"   dominated by {f.stage}" if f.stage else ""),
+        ]
+    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
+    lines.append(f"  again     attncert reproduce '{folder / (stem + '.json')}#{record.case}'")
+    return "\n".join(lines)
+
+
+def number(value: float | None) -> str:
+    """A number in decimal and as a C99 hex float."""
+    if value is None:
+        return "not a number"
+    return f"{value:.6g} ({float(value).hex()})"
+
+
+def summary(certificate: Certificate, folder: Path) -> dict[str, Any]:
+    """What a script wants to know of a certificate."""
+    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
+    failing = [r for r in certificate.records if r.verdict is not Verdict.PASS]
+    return dict(
+        plain(
+            {
+                "kernel": certificate.kernel["name"],
+                "format": certificate.format,
+                "device": certificate.device,
+                "verdict": certificate.verdict.value,
+                "exit_status": certificate.exit_status,
+                "grade": certificate.grade.letter if certificate.grade else None,
+                "model": certificate.model["name"],
+                "counts": certificate.counts(),
+                "planned": certificate.planned,
+                "skipped": len(certificate.skipped),
+                "not_passed": [[r.case, r.verdict.value, r.reason] for r in failing],
+                "certificate": str(folder / f"{stem}.json"),
+            }
+        )
+    )
