@@ -1,0 +1,104 @@
+"""Reproduce: one case of a certificate again, from its id alone, printed in decimal, hex and bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verify import families
+from verify.campaign import environment
+from verify.case import Case, Plan
+from verify.certificate import Certificate, Record, read
+from verify.certifying import Request, loaded
+from verify.errors import CertificateError
+from verify.formats import format_named
+from verify.judge import Verdict
+from verify.pipeline import Bench, examine
+from verify.terminal import explain
+from verify.truth import Oracle
+from verify.worker import Worker
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out, as text, and 0 where it is what the certificate says, else 1."""
+
+    text: str
+    exit_status: int
+
+
+def reproduce(target: str, seconds: float = 60.0) -> Result:
+    """Run the case `CERTIFICATE.json#CASE` again (CASE: an id or `worst`).
+
+    Raises      CertificateError where there is no such case, or its inputs are no longer the same.
+    """
+    path, _, wanted = target.partition("#")
+    certificate = read(Path(path))
+    old = _record(certificate, wanted or "worst")
+    case = _case(certificate, old)
+    if case.build().digest != old.digest:
+        raise CertificateError(f"{old.case}: this version makes other inputs than the certificate's")
+    declared = declared_fields(certificate.kernel["declaration"])
+    request = Request((certificate.kernel["name"],), device=certificate.device, declared=declared)
+    with Worker(seconds=seconds) as worker:
+        kernel = loaded(worker, certificate.kernel["name"], request)
+        new = examine(case, kernel, Bench(Oracle(), {}, worker, certificate.device, grading=False))
+    lines = [explain(new, certificate, Path(path).parent).strip(), ""]
+    lines += _differences(certificate, environment(kernel), kernel.identity)
+    same = (new.verdict, new.finding) == (old.verdict, old.finding)
+    lines.append("as certified, bit for bit" if same else _changed(old, new))
+    return Result("\n".join(lines), 0 if same else 1)
+
+
+def _record(certificate: Certificate, wanted: str) -> Record:
+    if not certificate.records:
+        raise CertificateError(f"the certificate of {certificate.name} has no case")
+    if wanted == "worst":
+        order = list(Verdict)
+        return min(
+            certificate.records, key=lambda r: (order.index(r.verdict), -(r.tightness or 0.0))
+        )
+    for record in certificate.records:
+        if record.case == wanted:
+            return record
+    raise CertificateError(f"the certificate of {certificate.name} has no case {wanted!r}")
+
+
+def _case(certificate: Certificate, record: Record) -> Case:
+    plan = Plan(
+        certificate.kernel["operation"],
+        format_named(certificate.format),
+        certificate.profile,  # type: ignore[arg-type]
+        certificate.seed,
+    )
+    for case in families.family(record.family).cases(plan):
+        if case.id == record.case:
+            return case
+    raise CertificateError(f"this version has no case {record.case!r}")
+
+
+def declared_fields(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """A declaration of a certificate as arguments again."""
+    values = dict(declaration)
+    for key in ("without", "d"):
+        values[key] = tuple(values[key])
+    return values
+
+
+def _differences(
+    certificate: Certificate, now: Mapping[str, Any], identity: Mapping[str, Any]
+) -> list[str]:
+    """What is not as it was: versions, machine, the kernel's own file."""
+    then: dict[str, Any] = {**certificate.environment, **certificate.environment.get("worker", {})}
+    today: dict[str, Any] = {**now, **now.get("worker", {})}
+    pairs = [(k, then.get(k), today.get(k)) for k in sorted(then) if k != "worker"]
+    pairs.append(("kernel file", certificate.kernel["identity"].get("sha256"), identity.get("sha256")))
+    return [f"changed since: {k}: {a} -> {b}" for k, a, b in pairs if a != b]
+
+
+def _changed(old: Record, new: Record) -> str:
+    if old.verdict is not new.verdict:
+        return f"not as certified: it was {old.verdict}, it is {new.verdict}"
+    return "the same verdict, other bits"
