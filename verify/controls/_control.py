@@ -1,6 +1,6 @@
-"""What negative controls share: the declaration of a kernel that believes itself right.
+"""How controls are registered, and the declaration of a kernel that believes itself right.
 
-A control declares no model of its own, so that it is held to the default of its format, and claims
+A negative control declares no model of its own, so that it is held to the default of its format, and claims
 every property that a right kernel of its kind would have.
 """
 
@@ -31,6 +31,13 @@ def control(name: str, summary: str, operation: str = "attention", **more: Any) 
         factory=True,
         expected="fail",
         **more,
+    )
+
+
+def right(name: str, summary: str, **more: Any) -> Callable[[F], F]:
+    """Register a factory of an unusual attention kernel that must never be refuted."""
+    return kernel(
+        name=f"right-{name}", operation="attention", summary=summary, factory=True, **more
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -35,14 +34,11 @@ class ScoresPadding(Online):
 
 
 class ScoresPaddingRows(Rows):
-    """The last tile of the sum is filled up with zeros."""
+    """The last tile is filled up with zeros, which are summed."""
 
-    def added(self, l: Tensor, e: Tensor, x: Tensor) -> Tensor:  # noqa: E741
-        return super().added(l, e, x) + self.absent(e)
-
-    def absent(self, e: Tensor) -> Tensor:
-        """exp(0 - 0) for every entry that the last tile lacks."""
-        return torch.full_like(e[..., :1], float(self.block - e.shape[-1]))
+    def softmax(self, x: Tensor) -> Tensor:
+        n = x.shape[-1]
+        return super().softmax(pad(x, (0, -n % self.block)))[..., :n].contiguous()
 
 
 @control("padding-scored-zero", "keys past n_k count with s = 0")
@@ -51,7 +47,7 @@ def padding_scored_zero(block: int = 16) -> Kernel:
     return honest(ScoresPadding(block=block))
 
 
-@control("padding-scored-zero-softmax", "entries past n count as the maximum", operation="softmax")
+@control("padding-scored-zero-softmax", "entries past n count as 0", operation="softmax")
 def softmax(block: int = 16) -> Kernel:
     """Tiles of `block` entries."""
     return ScoresPaddingRows(block=block).kernel()

@@ -23,7 +23,7 @@ def whole(n: int, block: int, power_of_two: bool) -> int:
     if not power_of_two:
         return n - n % block
     tiles = -(-n // block)
-    return min(n, block * 2 ** (tiles.bit_length() - 1))
+    return min(n, block << (tiles.bit_length() - 1))
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DropsTail(Online):
 
     def tiles(self, call: Call) -> Iterator[slice]:
         end = whole(call.n_k, self.block, self.power_of_two)
-        return (keys for keys in super(DropsTail, self).tiles(call) if keys.stop <= end)
+        return (keys for keys in super().tiles(call) if keys.stop <= end)
 
 
 class DropsTailRows(Rows):
