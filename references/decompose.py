@@ -67,8 +67,8 @@ class Decomposition:
                 maximum      the error of a score
                 p, sink_p    |error| <= p_error p + 2^-1070,  p_error [r]
                 row_sum      |error| <= p_error l   (the sink's term is part of l)
-                output       |error| <= (p_error + (n_k + 4) 2^-53) magnitude + n_k 2^-1070
-                magnitude    sum_j p_j |v_j|, relative error <= p_error + (n_k + 4) 2^-53
+                output       |error| <= (p_error + (n_k + 4) 2^-53) magnitude + 2^-1070 sum_j |v_j|
+                magnitude    sum_j p_j |v_j|; |error| <= the same
                 lse          |error| <= 2^-52 (|M| + |LSE|) + 2 p_error + the error of a score
                 p_error = 9/8 (expm1(2 E) + (n_k + 24) 2^-53), E as in the module's docstring:
                 below 2^-40 for n_k <= 7000 without softcap; +inf where nothing is promised.
