@@ -25,9 +25,9 @@ from verify.certificate import (
     Grade,
     Record,
     Skipped,
-    plain,
     exit_status,
     overall,
+    plain,
     write,
     write_atomically,
 )
@@ -57,6 +57,7 @@ class Campaign:
     command: str = ""
     warnings: tuple[str, ...] = ()
     resume: bool = False
+    isolation: str = "worker process"
 
     @property
     def stem(self) -> str:
@@ -88,7 +89,7 @@ def file_stem(kernel: str, fmt: str, device: str) -> str:
 
 
 def planned_cases(campaign: Campaign) -> tuple[list[Case], list[Skipped]]:
-    """The cases that the kernel claims, and those that it does not (or that cannot be made), why."""
+    """The cases that the kernel claims, and those that are left out, with the reason."""
     plan = Plan(campaign.kernel.operation, campaign.format, campaign.profile, campaign.seed)
     cases: list[Case] = []
     skipped: list[Skipped] = []
@@ -178,6 +179,7 @@ def certify(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 2),
         command=campaign.command,
+        isolation=campaign.isolation,
         expected=kernel.expected,
         warnings=campaign.warnings,
     )

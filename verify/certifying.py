@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from verify.case import Profile
 from verify.certificate import Certificate, Record
 from verify.errors import UnusableError, UsageError
 from verify.formats import Format
+from verify.in_process import InProcess
 from verify.kernel import Kernel, formats_named
 from verify.pipeline import Bench
 from verify.truth import Oracle
@@ -21,7 +22,11 @@ from verify.worker import Worker, load_or_explain
 
 @dataclass(frozen=True)
 class Request:
-    """What to certify, as the command line, the plugin and the conformance suite ask for it."""
+    """What to certify, as the command line, the plugin and the conformance suite ask for it.
+
+    function     a kernel that no other process can import (a closure): it runs in this process
+    in_process   run any kernel in this process, for debugging
+    """
 
     kernels: tuple[str, ...]
     formats: str = "all"
@@ -35,6 +40,8 @@ class Request:
     resume: bool = False
     seconds: float = 60.0
     memory_bytes: int = 0
+    in_process: bool = False
+    function: Callable[..., Any] | None = None
 
 
 class Listener(Protocol):
@@ -57,19 +64,19 @@ class Silence:
     def finished(self, certificate: Certificate) -> None: ...
 
 
-def certify_all(request: Request, listener: Listener) -> list[Certificate]:
+def certify_all(request: Request, listener: Listener | None = None) -> list[Certificate]:
     """Run every campaign of a request.
 
     Raises      UsageError for names that do not exist, UnusableError for what cannot run here.
     """
+    listener = listener or Silence()
     for name in request.only or ():
         families.family(name)
     folder = prepare_folder(request.folder) if request.folder else None
     certificates = []
     oracle = Oracle()
     bounds: dict[Any, Any] = {}
-    limit = 0 if request.device != "cpu" else request.memory_bytes
-    with Worker(seconds=request.seconds, memory_bytes=limit) as worker:
+    with worker_for(request) as worker:
         for name in request.kernels:
             kernel = loaded(worker, name, request)
             bench = Bench(oracle, bounds, worker, request.device)
@@ -80,6 +87,16 @@ def certify_all(request: Request, listener: Listener) -> list[Certificate]:
                 listener.finished(certificate)
                 certificates.append(certificate)
     return certificates
+
+
+def worker_for(request: Request) -> Worker:
+    """The worker that a request asks for."""
+    if request.function is not None:
+        return InProcess(dict.fromkeys(request.kernels, request.function))
+    if request.in_process:
+        return InProcess()
+    limit = 0 if request.device != "cpu" else request.memory_bytes
+    return Worker(seconds=request.seconds, memory_bytes=limit)
 
 
 def loaded(worker: Worker, name: str, request: Request) -> Kernel:
@@ -100,7 +117,10 @@ def loaded(worker: Worker, name: str, request: Request) -> Kernel:
     return kernel
 
 
-def campaign_of(kernel: Kernel, fmt: Format, request: Request) -> Campaign:
+def campaign_of(
+    kernel: Kernel, fmt: Format, request: Request, only: tuple[str, ...] | None = None
+) -> Campaign:
+    """The campaign of one format (`only` narrows the request's families)."""
     kernel.models(fmt)  # an unknown model is a usage error before anything runs
     return Campaign(
         kernel=kernel,
@@ -108,10 +128,11 @@ def campaign_of(kernel: Kernel, fmt: Format, request: Request) -> Campaign:
         device=request.device,
         profile=request.profile,
         seed=request.seed,
-        only=request.only,
+        only=only or request.only,
         command=command_line(),
         warnings=_warnings(kernel, request),
         resume=request.resume,
+        isolation="in-process" if request.in_process or request.function else "worker process",
     )
 
 

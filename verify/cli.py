@@ -1,8 +1,8 @@
 """The command `attncert`: the thin layer between a terminal and the engine.
 
-Exit status: 0 certified; 1 wrong numerics; 2 usage; 3 the kernel tampered; 4 inconclusive, incomplete
-or nothing run; 5 kernel or environment unusable; 6 performance gate; 7 certificate invalid; 70 our own
-error; 130 interrupted.
+Exit status: 0 certified; 1 wrong numerics; 2 usage; 3 the kernel tampered; 4 inconclusive,
+incomplete or nothing run; 5 kernel or environment unusable; 6 performance gate; 7 certificate
+invalid; 70 our own error; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_OUTPUT = "out/attncert"
 
 
 class _Group(click.Group):
-    """Commands in the order in which a user meets them; every error becomes one line and a status."""
+    """Commands in the order in which a user meets them."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
@@ -102,6 +102,11 @@ def app() -> None:
     help="GiB that the worker may use (0: no limit).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary instead of text.")
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Run the kernel in this process, without isolation (recorded).",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def certify(**options: Any) -> None:
     """Certify kernels: run every family, judge against the bound, write certificates."""
@@ -113,18 +118,19 @@ def certify(**options: Any) -> None:
         device=options["device"],
         profile=options["profile"],
         operation=options["operation"],
-        declared=_declarations(options["model"], options["declared"]),
+        declared=declarations(options["model"], options["declared"]),
         only=options["only"] or None,
         seed=options["seed"],
         folder=options["folder"],
         resume=options["resume"],
         seconds=options["timeout"],
         memory_bytes=int(options["memory"] * 2**30),
+        in_process=options["in_process"],
     )
     from verify.terminal import Terminal
 
-    terminal = Terminal(as_json=options["as_json"], quiet=options["quiet"])
-    certificates = certify_all(request, terminal)
+    with Terminal(as_json=options["as_json"], quiet=options["quiet"]) as terminal:
+        certificates = certify_all(request, terminal)
     terminal.summary(certificates, options["folder"])
     sys.exit(status_of(certificates))
 
@@ -203,7 +209,8 @@ def recheck(sources: tuple[Path, ...]) -> None:
     sys.exit(7 if wrong else 0)
 
 
-def _declarations(model: str | None, declared: tuple[str, ...]) -> dict[str, Any]:
+def declarations(model: str | None, declared: tuple[str, ...]) -> dict[str, Any]:
+    """`--model` and `--declare KEY=VALUE` as fields of a Declaration (values: JSON or text)."""
     values: dict[str, Any] = {"model": model} if model else {}
     for item in declared:
         key, found, text = item.partition("=")

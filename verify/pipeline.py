@@ -191,7 +191,9 @@ def output_limits(limit: Bound, truth: Truth, shifted: bool) -> Limits:
 
 def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Limits:
     """The same for the log-sum-exp; in base 2 the bound is divided by ln 2, plus two roundings."""
-    assert limit.lse is not None and truth.lse is not None
+    assert limit.lse is not None
+    assert limit.lse_flagged is not None
+    assert truth.lse is not None
     total, flagged = limit.lse, limit.lse_flagged
     if kernel.declaration.lse_base == "2":
         size = np.where(truth.lse.classes == FINITE, np.abs(truth.lse.hi), 0.0)

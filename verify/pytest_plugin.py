@@ -42,7 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--attncert-profile", metavar="NAME", default="standard")
     group.addoption("--attncert-model", metavar="PRESET", default=None)
     group.addoption(
-        "--attncert-declare", metavar="KEY=VALUE", action="append", default=[], dest="attncert_declare"
+        "--attncert-declare",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="attncert_declare",
     )
 
 
@@ -114,7 +118,7 @@ def require(certificate: Certificate) -> None:
     from verify.terminal import explanations, line
 
     if certificate.verdict is not Verdict.PASS:
-        texts = [line(certificate), *explanations(certificate, Path("."))]
+        texts = [line(certificate), *explanations(certificate, Path())]
         pytest.fail("\n".join(texts), pytrace=False)
 
 
@@ -139,11 +143,22 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         return
     from verify.session_report import write_session_report
 
-    write_session_report(session.config, session.config.stash[CERTIFICATES], Path(folder))
+    write_session_report(session.config, certificates_of(session.config), Path(folder))
+
+
+def certificates_of(config: pytest.Config) -> list[Certificate]:
+    """What the fixture and the conformance suite certified in this run."""
+    found = list(config.stash.get(CERTIFICATES, []))
+    if config.getoption("attncert_kernel") is not None:
+        from verify.conformance.suite import SUITE
+
+        suite = config.stash.get(SUITE, None)
+        found += suite.certificates() if suite else []
+    return found
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    certificates = config.stash.get(CERTIFICATES, [])
+    certificates = certificates_of(config)
     if not certificates:
         return
     from verify.terminal import line

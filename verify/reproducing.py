@@ -39,7 +39,9 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
     old = _record(certificate, wanted or "worst")
     case = _case(certificate, old)
     if case.build().digest != old.digest:
-        raise CertificateError(f"{old.case}: this version makes other inputs than the certificate's")
+        raise CertificateError(
+            f"{old.case}: this version makes other inputs than the certificate's"
+        )
     declared = declared_fields(certificate.kernel["declaration"])
     request = Request((certificate.kernel["name"],), device=certificate.device, declared=declared)
     with Worker(seconds=seconds) as worker:
@@ -94,7 +96,9 @@ def _differences(
     then: dict[str, Any] = {**certificate.environment, **certificate.environment.get("worker", {})}
     today: dict[str, Any] = {**now, **now.get("worker", {})}
     pairs = [(k, then.get(k), today.get(k)) for k in sorted(then) if k != "worker"]
-    pairs.append(("kernel file", certificate.kernel["identity"].get("sha256"), identity.get("sha256")))
+    pairs.append(
+        ("kernel file", certificate.kernel["identity"].get("sha256"), identity.get("sha256"))
+    )
     return [f"changed since: {k}: {a} -> {b}" for k, a, b in pairs if a != b]
 
 

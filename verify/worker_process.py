@@ -48,12 +48,12 @@ def main(connection: socket.socket) -> None:
     stream = connection.makefile("rwb")
     arena = Arena()
     for line in stream:
-        answer = _answer(json.loads(line), loaded, arena)
-        stream.write(json.dumps(answer).encode() + b"\n")
+        stream.write(json.dumps(answer(json.loads(line), loaded, arena)).encode() + b"\n")
         stream.flush()
 
 
-def _answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> dict[str, Any]:
+def answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> dict[str, Any]:
+    """The answer to one request; an error is an answer too."""
     try:
         if request["do"] == "list":
             return {"kernels": _list()}

@@ -1,4 +1,4 @@
 """The pytest suite that users point at their kernel.
 
-    pytest --pyargs verify.conformance --kernel mypackage.attention:flash --dtype bf16
+pytest --pyargs verify.conformance --kernel mypackage.attention:flash --dtype bf16
 """

@@ -1,0 +1,41 @@
+"""The same conversation as with a worker, held inside this process: for debugging, and for closures.
+
+Nothing is isolated here: a certificate says so, and time and memory limits do not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from verify import errors
+from verify.declaration import ATTRIBUTE, Declaration, Registration
+from verify.errors import KernelError
+from verify.worker import Worker
+from verify.worker_process import Arena, Loaded, answer
+
+
+class InProcess(Worker):
+    """A worker without a process.
+
+    functions   kernels by name that cannot be imported elsewhere; other names are loaded as usual.
+    """
+
+    def __init__(self, functions: dict[str, Callable[..., Any]] | None = None) -> None:
+        super().__init__()
+        self._kernels: dict[str, Loaded] = {}
+        self._arena = Arena()
+        for name, function in (functions or {}).items():
+            registration = getattr(function, ATTRIBUTE, Registration(Declaration()))
+            self._kernels[name] = Loaded(function, registration, name, None)
+
+    def load(self, kernel: str, operation: str | None = None) -> dict[str, Any]:
+        if kernel in self._kernels:
+            return self._kernels[kernel].description
+        return super().load(kernel, operation)
+
+    def _request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        found = answer(request, self._kernels, self._arena)
+        if "error" in found:
+            raise getattr(errors, str(found["kind"]), KernelError)(found["error"])
+        return found
