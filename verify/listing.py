@@ -12,7 +12,9 @@ Rows = list[dict[str, Any]]
 
 def rows(what: str) -> Rows:
     """The rows of one list."""
-    return {"kernels": _kernels, "families": _families, "models": _models, "formats": _formats}[what]()
+    return {"kernels": _kernels, "families": _families, "models": _models, "formats": _formats}[
+        what
+    ]()
 
 
 def text(found: Rows) -> str:
@@ -20,7 +22,9 @@ def text(found: Rows) -> str:
     cells = [[str(value) for value in row.values()] for row in found]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]) - 1)]
     return "\n".join(
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        "  ".join(
+            [*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
         for row in cells
     )
 
