@@ -105,7 +105,7 @@ def app() -> None:
 @click.option(
     "--in-process",
     is_flag=True,
-    help="Run the kernel in this process, without isolation (recorded).",
+    help="Run the kernel here, without isolation; recorded.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 def certify(**options: Any) -> None:
