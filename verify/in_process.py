@@ -1,4 +1,4 @@
-"""The same conversation as with a worker, held inside this process: for debugging, and for closures.
+"""The same conversation as with a worker, held in this process: for debugging and closures.
 
 Nothing is isolated here: a certificate says so, and time and memory limits do not hold.
 """

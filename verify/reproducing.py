@@ -1,4 +1,4 @@
-"""Reproduce: one case of a certificate again, from its id alone, printed in decimal, hex and bits."""
+"""Reproduce: one case of a certificate again, from its id, in decimal, hex and bits."""
 
 from __future__ import annotations
 

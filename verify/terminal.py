@@ -114,8 +114,8 @@ def line(certificate: Certificate) -> str:
     run = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     grade = f"grade {certificate.grade.letter}" if certificate.grade else "no grade"
     return (
-        f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} model {certificate.model['name']}, "
-        f"{grade}, tightness {tightness(certificate)}; {run or 'no case was run'}; "
+        f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} "
+        f"model {certificate.model['name']}, {grade}, tightness {tightness(certificate)}; {run or 'no case was run'}; "
         f"{len(certificate.skipped)} skipped"
     )
 
