@@ -1,10 +1,10 @@
-"""Values V that let a row of probabilities be seen in the output."""
+"""Values V that show a row of probabilities in the output, and ordinary q, k beside them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from verify.case import Array, Axes
+from verify.case import Array, Arrays, Axes
 from verify.integers import Draws
 
 
@@ -13,6 +13,11 @@ def with_ones(draws: Draws, axes: Axes) -> Array:
     v = draws.normal(axes.v)
     v[..., 0] = 1.0
     return v
+
+
+def normal_qkv(axes: Axes, draws: Draws) -> Arrays:
+    """Standard normal q and k, and `with_ones` for v."""
+    return {"q": draws.normal(axes.q), "k": draws.normal(axes.k), "v": with_ones(draws, axes)}
 
 
 def identity(axes: Axes) -> Array:

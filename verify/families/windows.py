@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Arrays, Axes, Case, Family, Plan
-from verify.families._values import with_ones
-from verify.integers import Draws
+from verify.case import Axes, Case, Family, Plan
+from verify.families._values import normal_qkv
 from verify.operation import Operation
 
 NAME = "windows"
@@ -22,10 +21,6 @@ def _windows(n: int) -> list[tuple[int, int]]:
     left = [(w, -1) for w in (0, 1, 3)]
     both = [(0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (2, 3), (0, 2), (-1, 0), (-1, -1)]
     return both + left + [(n - 2, 0), (n - 1, 0), (n, 0), (n + 1, n + 1)]
-
-
-def _qkv(axes: Axes, draws: Draws) -> Arrays:
-    return {"q": draws.normal(axes.q), "k": draws.normal(axes.k), "v": with_ones(draws, axes)}
 
 
 def _cases(plan: Plan) -> Iterator[Case]:
@@ -40,7 +35,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                     NAME,
                     f"{left}-{right}" + "-causal" * causal,
                     axes,
-                    partial(_qkv, axes),
+                    partial(normal_qkv, axes),
                     operation=Operation("attention", causal=causal, window=window),
                     smoke=axes.n_k == 37 and window == (1, 0),
                 )

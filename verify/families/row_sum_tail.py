@@ -1,0 +1,66 @@
+"""One term 1 and many terms just below or just above half an ulp of 1.
+
+Below, a running sum in that format drops every one of them; above, it counts every one double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.families._exact_scores import Integers, exact_qk
+from verify.families._thresholds import LN_U, below
+from verify.formats import Format
+from verify.integers import Draws
+
+NAME = "row_sum_tail"
+FINE = -8
+
+
+def _tails(fmt: Format) -> Iterator[tuple[str, int]]:
+    for owner in dict.fromkeys((fmt.name, "fp32")):
+        units = below(LN_U[owner], FINE)
+        yield f"{owner}-below", units - 4
+        yield f"{owner}-above", units + 4
+
+
+def _units(n: int, tail: int, place: int) -> Integers:
+    units = np.full((1, n), tail, np.int64)
+    units[0, place] = 0
+    return units
+
+
+def _qkv(fmt: Format, axes: Axes, tail: int, place: int, draws: Draws) -> Arrays:
+    v = 1 + draws.uniform(axes.v)
+    v[..., place, 1::2] = 0.0
+    return {**exact_qk(fmt, axes, _units(axes.n_k, tail, place), FINE), "v": v}
+
+
+def _x(n: int, tail: int, place: int, draws: Draws) -> Array:
+    return np.asarray(_units(n, tail, place) * 2.0**FINE, np.float64)
+
+
+def _cases(plan: Plan) -> Iterator[Case]:
+    for name, tail in _tails(plan.format):
+        for n, place in ((512, 0), (1023, 1022)):
+            case = f"{name}-{place}"
+            if plan.operation == "attention":
+                axes = Axes(2, n)
+                recipe = partial(_qkv, plan.format, axes, tail, place)
+                yield plan.attention(NAME, case, axes, recipe)
+            else:
+                yield plan.rows(NAME, case, (1, n), partial(_x, n, tail, place))
+
+
+FAMILY = Family(
+    name=NAME,
+    hypothesis="The row sum runs in a format whose half ulp swallows or doubles the small terms.",
+    effect="Rows with one strong key and a long tail are wrong by up to the tail's whole mass.",
+    source="Blanchard, Higham, Mary: A class of fast and accurate summation algorithms, SIAM J. "
+    "Sci. Comput. 42(3), 2020 (loss of small terms in recursive summation).",
+    cases=_cases,
+    seeds=1,
+)

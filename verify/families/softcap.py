@@ -1,0 +1,55 @@
+"""Scores of 0.1, 1 and 10 times the cap: the linear part of tanh, its bend and its saturation.
+
+Near saturation differences between scores shrink to nothing, and the error of tanh is what
+remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.families import _shapes
+from verify.families._values import normal_qkv
+from verify.integers import Draws
+from verify.operation import Operation
+
+NAME = "softcap"
+CAPS = (2.0, 30.0, 50.0)
+PARTS = {"tenth": 0.125, "one": 1.0, "ten": 8.0}
+
+
+def _qkv(axes: Axes, factor: float, draws: Draws) -> Arrays:
+    inputs = dict(normal_qkv(axes, draws))
+    return inputs | {"q": factor * inputs["q"]}
+
+
+def _cases(plan: Plan) -> Iterator[Case]:
+    if plan.operation != "attention":
+        return
+    for cap in CAPS:
+        for name, part in PARTS.items():
+            axes = _shapes.SQUARE if cap == 30 and name == "one" else Axes(7, 67)
+            yield plan.attention(
+                NAME,
+                f"cap{cap:.0f}-{name}",
+                axes,
+                partial(_qkv, axes, cap * part),
+                operation=Operation("attention", softcap=cap),
+                smoke=cap == 30 and name == "one",
+            )
+
+
+FAMILY = Family(
+    name=NAME,
+    hypothesis=(
+        "tanh is approximated coarsely, the cap is applied to the unscaled product, or twice."
+    ),
+    effect=("Models with capped logits, such as Gemma 2, attend wrongly at their strongest keys."),
+    source=(
+        "Gemma 2 technical report, arXiv 2408.00118, 2024 (logit soft-capping 50); "
+        "OpenXLA accuracy table of tanh."
+    ),
+    cases=_cases,
+)
