@@ -180,7 +180,7 @@ def certify(
         seconds=round(seconds, 2),
         command=campaign.command,
         isolation=campaign.isolation,
-        expected=kernel.expected,
+        expected="unavailable" if kernel.unavailable else kernel.expected,
         warnings=campaign.warnings,
     )
 
