@@ -115,8 +115,8 @@ def line(certificate: Certificate) -> str:
     grade = f"grade {certificate.grade.letter}" if certificate.grade else "no grade"
     return (
         f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} "
-        f"model {certificate.model['name']}, {grade}, tightness {tightness(certificate)}; {run or 'no case was run'}; "
-        f"{len(certificate.skipped)} skipped"
+        f"model {certificate.model['name']}, {grade}, tightness {tightness(certificate)}; "
+        f"{run or 'no case was run'}; {len(certificate.skipped)} skipped"
     )
 
 

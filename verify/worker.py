@@ -79,6 +79,16 @@ class Worker:
         self._loaded: list[dict[str, Any]] = []
         self.restarts = 0
 
+    @property
+    def process_id(self) -> int | None:
+        """Process, session and group id of the running worker."""
+        return self._process.pid if self._process else None
+
+    @property
+    def folder(self) -> Path | None:
+        """The worker's private folder."""
+        return self._folder
+
     def __enter__(self) -> Worker:
         return self
 
@@ -229,33 +239,31 @@ class Worker:
             "import sys; sys.path += sys.argv[3:];"
             "from verify.worker_process import start; start(int(sys.argv[1]), int(sys.argv[2]))"
         )
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                program,
-                str(theirs.fileno()),
-                str(self.memory_bytes),
-                root,
-                str(Path.cwd()),
-            ],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log(),
-            env=self._environment(),
-            start_new_session=True,
-        )
+        with (self._arena_path().parent / "stderr").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    program,
+                    str(theirs.fileno()),
+                    str(self.memory_bytes),
+                    root,
+                    str(Path.cwd()),
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=self._environment(),
+                start_new_session=True,
+            )
         theirs.close()
         self._socket = ours
         self._buffer = b""
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "TMPDIR": str(self._arena_path().parent)}
-
-    def _log(self) -> Any:
-        return (self._arena_path().parent / "stderr").open("ab")
 
     def _request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         if self._process is None:
