@@ -7,6 +7,7 @@ does not say which of them it follows, the bound is the maximum over the variant
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ class TensorCore:
     """Block FMA: `products` exact products and the accumulator are aligned to the largest exponent,
     cut to `fraction_bits` bits, added exactly and rounded once to `format`.
 
+    promote     after so many products the accumulator is added to a binary32 sum (0: never).
+
     Source      Fasi, Higham, Mikaitis, Pranesh, PeerJ CS 7:e330, 2021; arXiv 2511.10909.
     """
 
@@ -36,12 +39,15 @@ class TensorCore:
     fraction_bits: int
     format: str = "fp32"
     mode: Mode = "RZ"
+    promote: int = 0
 
 
 Accumulator = Chain | TensorCore
 A100 = TensorCore(8, 24)
 H100 = TensorCore(16, 25)
+A100_TF32 = TensorCore(4, 24)
 H100_FP8 = TensorCore(32, 13, "e8m13")
+B200_FP8 = TensorCore(32, 25)
 
 
 @dataclass(frozen=True)
@@ -52,26 +58,35 @@ class ArithmeticModel:
     convert              operands of both products rounded first: (format, mode), for example tf32
     qk, pv               accumulators of Q K^T and P V
     scale_format         format in which the scale is applied to the scores
-    scale_position       'scores' after Q K^T; 'query' q scaled and rounded to `input` first; 'both'
-                         operands by sqrt(scale); a power-of-two scale commutes with all of them
+    scale_position       'scores' after Q K^T; 'query' q scaled and rounded first; 'both' operands
+                         scaled by sqrt(scale) and rounded; 'exponent' only in the constant of the
+                         fma exponential (as 'scores' where a softcap or a bias forbids it)
+    scaled_operands      format to which 'query' and 'both' round (None: `input`).  'both' with fp32
+                         allows every error that 'scores', 'query' and 'exponent' can make
     stored_scores        format in which the scores are written before the softmax (None: not)
+    stores               'last' the finished score is written once; 'each' the result of every step
+                         (product, scale, softcap, bias) is rounded to `stored_scores`
     softmax_format       format of shift, exponential and division
     shift                False: exp(s) without subtracting a maximum
-    exponential          'difference' exp(s - m); 'fma' exp2(fma(s, c, -m c)) with c = scale log2 e
+    exponential          'difference' exp(s - m); 'fma' exp2(fma(s, c, -m c)) with c = scale log2 e,
+                         which allows every error that 'difference' can make
     exp_ulps             error of exp in ulp of softmax_format; exp_relative replaces it
     flush_to_zero        subnormals of softmax_format (and accumulators) become zero
+    flush_exp            only the exponential gives zero below the smallest normal number
     flush_p              subnormals of P in p_format become zero
     row_sum              accumulator of the row sum; row_sum_order its order
     row_sum_of           whether it adds P before or after rounding to p_format
     p_format             format of P when it enters P V; p_normalised: P = e / l is formed before
     p_offset             P is scaled by 2^p_offset before rounding (FP8)
-    block                keys per online block (None: one block); splits: parts of split-KV
-    lazy                 log2 threshold below which a rescale is put off
+    block                fewest keys per online block (None: one block)
+    splits               most parts of split-KV
+    lazy                 largest log2 threshold below which a rescale is put off
     max_offset           the shift may differ from the row maximum by this much (natural log units)
     order                order of the additions in qk and pv: 'any', or 'sequential' where declared
-    log_ulps             error of log, in ulp of softmax_format
+    log_ulps, tanh_ulps  error of log and of tanh (softcap), in ulp of softmax_format
     lse_format           format in which the log-sum-exp is returned
-    backward             reserved fields of the backward pass stand in `GradientModel` (later)
+    log_softmax          'shifted' (x - m) - ln l; 'lse' x - (m + ln l), which allows every error
+                         that 'shifted' can make
     """
 
     name: str = ""
@@ -81,14 +96,17 @@ class ArithmeticModel:
     qk: Accumulator = field(default_factory=Chain)
     pv: Accumulator = field(default_factory=Chain)
     scale_format: str = "fp32"
-    scale_position: Literal["scores", "query", "both"] = "scores"
+    scale_position: Literal["scores", "query", "both", "exponent"] = "scores"
+    scaled_operands: str | None = None
     stored_scores: str | None = None
+    stores: Literal["last", "each"] = "last"
     softmax_format: str = "fp32"
     shift: bool = True
     exponential: Literal["difference", "fma"] = "difference"
     exp_ulps: float = 2.0
     exp_relative: float | None = None
     flush_to_zero: bool = False
+    flush_exp: bool = False
     flush_p: bool = False
     row_sum: Chain = field(default_factory=Chain)
     row_sum_order: Order = "any"
@@ -102,18 +120,44 @@ class ArithmeticModel:
     max_offset: float = 0.0
     order: Order = "any"
     log_ulps: float = 2.0
+    tanh_ulps: float = 6.0
     lse_format: str = "fp32"
+    log_softmax: Literal["shifted", "lse"] = "shifted"
 
     def __post_init__(self) -> None:
+        named = (self.scaled_operands, self.stored_scores, self.convert and self.convert[0])
+        chains = (self.qk.format, self.pv.format, self.row_sum.format)
         for name in (
             self.input,
             self.output,
             self.scale_format,
             self.softmax_format,
             self.p_format,
+            self.lse_format,
+            *chains,
+            *named,
         ):
-            if name not in FORMATS:
+            if name is not None and name not in FORMATS:
                 raise UsageError(f"unknown format {name!r} in an arithmetic model")
+        self._check_tensor_cores()
+
+    def _check_tensor_cores(self) -> None:
+        wide = self.convert is None
+        for what, core, operands in (
+            ("qk", self.qk, (self.operands,)),
+            ("pv", self.pv, (self.p_format, self.input)),
+        ):
+            if isinstance(core, TensorCore) and wide and any(FORMATS[x].p > 11 for x in operands):
+                raise UsageError(
+                    f"{what} is a tensor core, but its operands are {' and '.join(operands)}: "
+                    "declare `convert`, or formats of at most 11 bits"
+                )
+
+    @property
+    def operands(self) -> str:
+        """Format of the operands of Q K^T (before `convert`)."""
+        moved = self.scale_position in ("query", "both")
+        return (self.scaled_operands or self.input) if moved else self.input
 
     @property
     def exp_error(self) -> float:
@@ -157,94 +201,113 @@ class Preset:
         return self.variants[0].input
 
 
-def _variants(base: ArithmeticModel) -> tuple[ArithmeticModel, ...]:
-    """The freedoms of an undeclared kernel: how P is formed and summed, and how exp is fed."""
-    forms = (
-        {"p_normalised": False, "row_sum_of": "unrounded"},
-        {"p_normalised": False, "row_sum_of": "rounded"},
-        {"p_normalised": True, "row_sum_of": "unrounded"},
-    )
-    exponentials: tuple[Literal["difference", "fma"], ...] = ("difference", "fma")
-    return tuple(
-        replace(base, exponential=e, **form)  # type: ignore[arg-type]
-        for e in exponentials
-        for form in forms
-    )
+# What an undeclared kernel may do.  The bound of 'fma' covers 'difference', and that of 'both' in
+# binary32 covers every place of the scale (docs/theory/bounds.md, "Domination"), so that only the
+# three ways to form P and its sum are variants.
+_FREE: dict[str, Any] = {
+    "scale_position": "both",
+    "scaled_operands": "fp32",
+    "exponential": "fma",
+    "exp_ulps": 2.0,
+    "flush_exp": True,
+    "block": 16,
+    "splits": 32,
+    "lazy": 8.0,
+    "log_softmax": "lse",
+}
+_FORMS: tuple[dict[str, Any], ...] = (
+    {"p_normalised": False, "row_sum_of": "unrounded"},
+    {"p_normalised": False, "row_sum_of": "rounded"},
+    {"p_normalised": True, "row_sum_of": "unrounded"},
+)
 
 
-def _flash(fmt: str, **changes: Any) -> tuple[ArithmeticModel, ...]:
-    base = ArithmeticModel(
-        name="flash", input=fmt, output=fmt, p_format=fmt, block=16, splits=32, lazy=8.0, **changes
-    )
-    return _variants(base)
+def _free(name: str, fmt: str, **fixed: Any) -> tuple[ArithmeticModel, ...]:
+    base = ArithmeticModel(name=name, input=fmt, output=fmt, p_format=fmt, **_FREE)
+    base = replace(base, **fixed)
+    # rounded and unrounded P are the same where P stays in the format of the softmax
+    forms = _FORMS if base.p_format != base.softmax_format else (_FORMS[0], _FORMS[2])
+    return tuple(replace(base, **form) for form in forms)
 
 
 def _single(fmt: str) -> tuple[ArithmeticModel, ...]:
-    base = ArithmeticModel(
-        name="single", input=fmt, output=fmt, p_format="fp32", block=16, splits=32, lazy=8.0
-    )
-    return _variants(base)
+    return _free("single", fmt, p_format="fp32")
+
+
+def _flash(fmt: str) -> tuple[ArithmeticModel, ...]:
+    return _free("flash", fmt)
+
+
+def _on_tensor_cores(name: str, core: TensorCore) -> Callable[[str], tuple[ArithmeticModel, ...]]:
+    def make(fmt: str) -> tuple[ArithmeticModel, ...]:
+        # operands of a tensor core have 16 bits: the scale can only come after the product
+        return _free(name, fmt, qk=core, pv=core, scale_position="scores", scaled_operands=None)
+
+    return make
+
+
+def _fp8(name: str, core: TensorCore) -> Callable[[str], tuple[ArithmeticModel, ...]]:
+    def make(fmt: str) -> tuple[ArithmeticModel, ...]:
+        models = _free(
+            name, fmt, qk=core, pv=core, scale_position="scores", scaled_operands=None,
+            output="bf16", p_offset=8, lazy=0.0,
+        )  # fmt: skip
+        return tuple(m for m in models if not m.p_normalised)
+
+    return make
 
 
 def _tf32(fmt: str) -> tuple[ArithmeticModel, ...]:
-    core = TensorCore(4, 24)
-    return tuple(
-        replace(m, name="tf32", convert=("tf32", "RZ"), qk=core, pv=core) for m in _single(fmt)
-    )
+    return _free("tf32", fmt, p_format="fp32", convert=("tf32", "RZ"), qk=A100_TF32, pv=A100_TF32)
+
+
+def _bf16_products(fmt: str) -> tuple[ArithmeticModel, ...]:
+    return _free("bf16-products", fmt, p_format="fp32", convert=("bf16", "RN"))
 
 
 def _eager(fmt: str) -> tuple[ArithmeticModel, ...]:
-    base = ArithmeticModel(
-        name="eager", input=fmt, output=fmt, p_format=fmt, p_normalised=True, block=None
-    )
-    return (replace(base, stored_scores=fmt),)
+    return (
+        ArithmeticModel(
+            name="eager", input=fmt, output=fmt, p_format=fmt, p_normalised=True, block=None,
+            stored_scores=fmt, stores="each", log_softmax="lse",
+        ),
+    )  # fmt: skip
 
 
 def _half(fmt: str) -> tuple[ArithmeticModel, ...]:
     chain = Chain(fmt)
     return (
         ArithmeticModel(
-            name="half",
-            input=fmt,
-            output=fmt,
-            qk=chain,
-            pv=chain,
-            row_sum=chain,
-            scale_format=fmt,
-            stored_scores=fmt,
-            softmax_format=fmt,
-            p_format=fmt,
-            p_normalised=True,
-            block=None,
-            lse_format=fmt,
+            name="half", input=fmt, output=fmt, qk=chain, pv=chain, row_sum=chain, scale_format=fmt,
+            stored_scores=fmt, stores="each", softmax_format=fmt, p_format=fmt, p_normalised=True,
+            block=None, lse_format=fmt, log_softmax="lse",
         ),
-    )
+    )  # fmt: skip
 
 
-_PRESETS: dict[str, tuple[Any, str]] = {
+_PRESETS: dict[str, tuple[Callable[[str], tuple[ArithmeticModel, ...]], str]] = {
     "single": (_single, "binary32 everywhere between the input and one rounding of the output"),
     "flash": (_flash, "binary32 scores, row sum and accumulators; P rounded to the input format"),
     "flash-a100": (
-        lambda fmt: tuple(replace(m, name="flash-a100", qk=A100, pv=A100) for m in _flash(fmt)),
+        _on_tensor_cores("flash-a100", A100),
         "flash on A100 tensor cores (truncating block FMA)",
     ),
     "flash-h100": (
-        lambda fmt: tuple(replace(m, name="flash-h100", qk=H100, pv=H100) for m in _flash(fmt)),
+        _on_tensor_cores("flash-h100", H100),
         "flash on H100 tensor cores (truncating block FMA)",
     ),
     "flash-fp8": (
-        lambda fmt: tuple(
-            replace(
-                m, name="flash-fp8", qk=H100_FP8, pv=H100_FP8, output="bf16", p_offset=8, lazy=0
-            )
-            for m in _flash(fmt)
-            if m.exponential == "fma" and not m.p_normalised
-        ),
+        _fp8("flash-fp8", H100_FP8),
         "FP8 input on Hopper: 13-bit alignment, P scaled by 2^8, bf16 output",
+    ),
+    "flash-fp8-b200": (
+        _fp8("flash-fp8-b200", B200_FP8),
+        "FP8 input on Blackwell: 25-bit alignment, P scaled by 2^8, bf16 output",
     ),
     "eager": (_eager, "scores and normalised P stored in the input format, binary32 accumulators"),
     "half": (_half, "every operation in the input format"),
     "tf32": (_tf32, "both products on operands cut to TF32"),
+    "bf16-products": (_bf16_products, "both products on operands rounded to bf16"),
 }
 
 PRESET_NAMES = tuple(_PRESETS)

@@ -1,1 +1,94 @@
+"""Bounds: what a declared arithmetic model permits, proved, one theorem a file.
 
+    bound(operation, inputs, decomposition, models) -> Bound
+
+A bound is a function of the inputs, of the exact quantities that the oracle derives from them, and
+of the arithmetic model; it never sees an output.  `models` is a preset, a model, or several: then
+the kernel may follow any of them and the bound is the maximum.  Proofs: docs/theory/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from references.decompose import Decomposition
+from verify.arithmetic import ArithmeticModel, Preset
+from verify.bounds.attention import attention_bound_of_models
+from verify.bounds.softmax import softmax_bound_of_models
+from verify.bounds.statement import FLAGS, STAGES, Bound
+from verify.case import Inputs
+from verify.operation import Operation
+
+__all__ = ["FLAGS", "STAGES", "Bound", "Models", "attention_bound", "bound", "softmax_bound"]
+
+Models = Preset | ArithmeticModel | Sequence[ArithmeticModel]
+
+
+def bound(
+    operation: Operation,
+    inputs: Inputs,
+    decomposition: Decomposition,
+    models: Models,
+    *,
+    probability: float = 1e-9,
+) -> Bound:
+    """
+    The bound of any operation.
+
+    Shapes      decomposition: `references.decompose` of the same inputs and operation; for softmax,
+                log_softmax and logsumexp `decompose_softmax`.
+    Definition  as in `references`.
+    Guarantee   see `Bound`, `attention_bound` and `softmax_bound`.
+    Requires    the kernel follows one of the models.
+    Special     see `Bound`.
+    Source      docs/theory/bounds.md.
+    """
+    if operation.name == "attention":
+        return attention_bound(inputs, operation, decomposition, models, probability=probability)
+    return softmax_bound(operation, decomposition, models)
+
+
+def attention_bound(
+    inputs: Inputs,
+    operation: Operation,
+    decomposition: Decomposition,
+    models: Models,
+    *,
+    probability: float = 1e-9,
+) -> Bound:
+    """
+    The bound of scaled dot-product attention (Theorem 1), and its probable companion (Theorem 2).
+
+    Shapes      see `Bound`.
+    Definition  as in `references`.
+    Guarantee   see `verify.bounds.attention.attention_bound_of_models`; P(some element exceeds
+                `probable`) <= probability under the assumptions of Theorem 2.
+    Requires    the kernel follows one of the models.
+    Special     rows without keys: 0.
+    Source      docs/theory/bounds.md, sections 2 to 6 and 9.
+    """
+    return attention_bound_of_models(
+        inputs, operation, decomposition, _variants(models), probability
+    )
+
+
+def softmax_bound(operation: Operation, decomposition: Decomposition, models: Models) -> Bound:
+    """
+    The bound of softmax, log_softmax or logsumexp (S1 to S4).
+
+    Shapes      total: (rows, n), or (rows,) for logsumexp.
+    Definition  as in `references`.
+    Guarantee   see `verify.bounds.softmax.softmax_bound_of_models`; `probable` is `total`.
+    Requires    the kernel follows one of the models.
+    Special     rows that are all -inf, or hold NaN or +inf: flagged.
+    Source      docs/theory/bounds.md, section 7.
+    """
+    return softmax_bound_of_models(operation.name, decomposition, _variants(models))
+
+
+def _variants(models: Models) -> tuple[ArithmeticModel, ...]:
+    if isinstance(models, Preset):
+        return models.variants
+    if isinstance(models, ArithmeticModel):
+        return (models,)
+    return tuple(models)

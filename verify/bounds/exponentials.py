@@ -1,0 +1,211 @@
+"""Exponentials: relative errors of the weights exp(s - m) that are not common to the row (stage 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verify.arithmetic import ArithmeticModel
+from verify.bounds.folding import Rows
+from verify.bounds.scores import FIELDS as SCORE_FIELDS
+from verify.bounds.scores import ScoreError
+from verify.bounds.statement import Array, Booleans
+from verify.formats import FORMATS
+
+# The model's fields that this stage reads, besides those of the scores.
+FIELDS = (
+    *SCORE_FIELDS, "softmax_format", "shift", "exponential", "exp_ulps", "exp_relative",
+    "flush_exp", "block", "splits", "lazy", "max_offset", "log_ulps",
+)  # fmt: skip
+
+_LARGEST_EXPONENT = 600.0
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """
+    What is known of the exponentials of a block of rows, relative to a factor common to the row.
+
+    Shapes      theta, growth, systematic, random (slabs, rows, n); the others (slabs, rows, 1).
+    Definition  e_hat_j = C (e_j (1 + phi_j) + a_j), C common to the row, with
+                exp(-theta_j)(2 - E) <= 1 + phi_j <= exp(theta_j) E,  E = (1 + eps)^(R+1),
+                |a_j| <= underflow where that is not 0.
+    theta       argument errors; growth = p expm1(theta)
+    log_e       log E; rescales: R
+    offset      |m_hat - M| <= offset; stale: how far P may exceed 1, in natural log units
+    log_c_lower log of a lower bound of C; log_c_upper: of an upper bound
+    least_sum   lower bound of the sum of the computed exponentials that the shift guarantees
+                (one of them is exp(0)); 0 without a shift
+    systematic, random   the split of theta for Theorem 2
+    """
+
+    theta: Array
+    growth: Array
+    systematic: Array
+    random: Array
+    log_e: Array
+    rescales: Array
+    offset: Array
+    stale: float
+    log_c_lower: Array
+    log_c_upper: Array
+    least_sum: Array
+    underflow: Array | None
+    flags: dict[str, Booleans]
+
+
+def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Exponentials:
+    """
+    Error of exp(s - m) for every shift and exponential of the model.
+
+    Shapes      see `Exponentials`.
+    Definition  D_j = |s_j - M| + delta_j + rho + 2 (lag + offset), rho = max_j (s_j + delta_j) - M.
+    Guarantee   see `Exponentials`, with theta_j = delta_j +
+                'difference'    u D_j
+                'fma'           (eps_c + 3u)(1 + eps_c) D_j + [R > 0] u (1 + 4u) max_k (|s_k| + delta_k)
+                no shift        0
+                split-KV        2u max|LSE_part| + 2 log_ulps u (log n + 1) + u (D_j + 2 log n + 2) more,
+                                and with 'fma' (eps_c + 3u) max_k (|s_k| + delta_k) more
+    Requires    exp(0) = 1; the running maximum never decreases; no flag O1 to O4.
+    Special     a key that is not live has theta = 0 and p = 0.
+    Source      docs/theory/bounds.md, section 4.
+    """
+    u = FORMATS[model.softmax_format].u
+    rescales = _rescales(rows, model)
+    rho = _largest(rows, scores.delta - rows.distance)
+    stale = model.lazy * math.log(2) + model.max_offset
+    reach = rows.distance + scores.delta + rho + 2 * stale
+    reach = _sink_reach(rows, reach)
+    size = _largest(rows, rows.score + scores.delta)
+    random, common = _argument(rows, model, reach, size, rescales)
+    error = math.log1p(model.exp_error)
+    log_e = error * (rescales + 1 + (1 if model.splits > 1 else 0))
+    systematic = scores.systematic + common + (log_e if model.exp_relative is not None else 0.0)
+    chance = scores.variance + random**2 + (0.0 if model.exp_relative is not None else log_e**2)
+    theta = np.where(rows.live, scores.delta + random + common, 0.0)
+    low, high, least = _common_factor(rows, model, rho, size, u)
+    return Exponentials(
+        theta=theta,
+        growth=_growth(rows, theta),
+        systematic=np.where(rows.live, systematic, 0.0),
+        random=chance,
+        log_e=log_e,
+        rescales=rescales,
+        offset=rho + stale,
+        stale=stale,
+        log_c_lower=low,
+        log_c_upper=high,
+        least_sum=least,
+        underflow=_underflow(rows, model, theta, log_e, low),
+        flags=scores.flags | _overflow(rows, model, theta),
+    )
+
+
+def _largest(rows: Rows, x: Array) -> Array:
+    """Row maximum over live keys, at least 0."""
+    return np.where(rows.live, x, 0.0).max(axis=2, initial=0.0, keepdims=True)
+
+
+def _rescales(rows: Rows, model: ArithmeticModel) -> Array:
+    """R: how often the running maximum may change after the first live key."""
+    if model.block is None or not model.shift:
+        return np.zeros(rows.count.shape)
+    blocks = math.ceil(rows.n / model.block)
+    return np.minimum(blocks - 1, np.maximum(rows.count - 1, 0))
+
+
+def _sink_reach(rows: Rows, reach: Array) -> Array:
+    """Kernels that add the sink at the end shift it by the maximum of the keys alone."""
+    if not rows.has_sink:
+        return reach
+    above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
+    above = np.where(np.isfinite(above), above, 0.0)
+    reach = reach.copy()
+    reach[:, :, -1:] += above
+    return reach
+
+
+def _argument(
+    rows: Rows, model: ArithmeticModel, reach: Array, size: Array, rescales: Array
+) -> tuple[Array, Array]:
+    """Errors of the argument of exp: (independent roundings, what is common or systematic)."""
+    u = FORMATS[model.softmax_format].u
+    nothing = np.zeros(reach.shape)
+    if not model.shift:
+        return nothing, nothing
+    if model.exponential == "difference":
+        random, common = u * reach, nothing
+    else:
+        constant = 2 * u  # of c = scale log2 e
+        random = 3 * u * (1 + constant) * reach
+        common = constant * (1 + constant) * reach
+        common = common + (rescales > 0) * u * (1 + 4 * u) * size
+    if model.splits > 1:
+        common = common + _merge(rows, model, reach, size)
+    return random, common
+
+
+def _merge(rows: Rows, model: ArithmeticModel, reach: Array, size: Array) -> Array:
+    """What the log-sum-exps of the parts add: rounding, the log, and the second shift."""
+    u = FORMATS[model.softmax_format].u
+    log_n = math.log(max(rows.n, 1))
+    merged = 2 * u * (size + log_n + 1) + 2 * model.log_ulps * u * (log_n + 1)
+    merged = merged + u * (reach + 2 * log_n + 2)
+    return merged + (5 * u * (1 + 2 * u) * size if model.exponential == "fma" else 0.0)
+
+
+def _growth(rows: Rows, theta: Array) -> Array:
+    """p expm1(theta), also where p underflows and theta is large."""
+    growth = rows.p * np.expm1(np.minimum(theta, 1.0))
+    if theta.max(initial=0.0) > 1.0:
+        log_p = -rows.distance - np.log(rows.row_sum)
+        large = np.exp(np.minimum(log_p + theta, _LARGEST_EXPONENT))
+        growth = np.where(rows.live & (theta > 1.0), large, growth)
+    return growth
+
+
+def _common_factor(
+    rows: Rows, model: ArithmeticModel, rho: Array, size: Array, u: float
+) -> tuple[Array, Array, Array]:
+    """(log of a lower and an upper bound of C, lower bound of the sum of exponentials)."""
+    if not model.shift:
+        clipped = np.clip(rows.maximum, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+        return clipped, clipped, np.zeros(clipped.shape)
+    offset = rho + model.max_offset
+    lag = model.lazy * math.log(2)
+    above = np.zeros(rho.shape)
+    if rows.has_sink:  # the shift may leave the sink out
+        above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
+        above = np.where(np.isfinite(above), above, 0.0)
+    # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
+    residual = 3 * u * size if model.exponential == "fma" else 0.0
+    least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, 600.0))
+    low = -np.minimum(offset, _LARGEST_EXPONENT)
+    high = np.minimum(offset + lag + above, _LARGEST_EXPONENT)
+    return low, high, least + np.zeros(rho.shape)
+
+
+def _underflow(
+    rows: Rows, model: ArithmeticModel, theta: Array, log_e: Array, log_c: Array
+) -> Array | None:
+    """|a_j|, relative to C: absolute errors of exponentials (and rescales) that may underflow."""
+    fmt = FORMATS[model.softmax_format]
+    flush = model.flush_to_zero or model.flush_exp
+    unit = fmt.smallest_normal if flush else max(model.exp_ulps, 0.5) * fmt.smallest
+    lag = 2.0**model.lazy if model.shift else 1.0
+    smallest = -rows.distance - theta + log_c + np.log(np.maximum(2 - np.exp(log_e), 1e-300))
+    reached = rows.live & (smallest < math.log(2 * fmt.smallest_normal * lag))
+    if not reached.any():
+        return None
+    twice = 2.0 if model.block is not None else 1.0  # the exponential, and a rescale
+    return np.where(reached, twice * unit * lag * np.exp(-log_c), 0.0)
+
+
+def _overflow(rows: Rows, model: ArithmeticModel, theta: Array) -> dict[str, Booleans]:
+    if model.shift:
+        return {}
+    argument = rows.maximum - rows.distance + theta + model.exp_error
+    over = rows.live & (argument > math.log(FORMATS[model.softmax_format].largest))
+    return {"O4": over.any(axis=2, keepdims=True)}

@@ -1,0 +1,107 @@
+"""Row sum: how far l_hat may be from the exact sum of the computed exponentials (stage 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verify.arithmetic import ArithmeticModel
+from verify.bounds.accumulators import any_order, pairwise_depth
+from verify.bounds.exponentials import Exponentials
+from verify.bounds.folding import Rows
+from verify.bounds.running import running_row_sum
+from verify.bounds.statement import Array, Booleans
+from verify.bounds.weights import Weights
+from verify.formats import FORMATS
+
+
+@dataclass(frozen=True)
+class RowSumError:
+    """
+    Error of the row sum of a block of rows; all arrays (slabs, rows, 1).
+
+    Guarantee   l / growth <= l_hat <= (1 + kappa) l,  l the exact sum of what is added
+                |(N/l_hat) / (N/l) - 1| <= factor, the division included
+    largest     upper bound of l in the kernel's own units
+    """
+
+    kappa: Array
+    growth: Array
+    factor: Array
+    largest: Array
+    flags: dict[str, Booleans]
+
+
+def row_sum_error(
+    rows: Rows, model: ArithmeticModel, exps: Exponentials, weights: Weights
+) -> RowSumError:
+    """
+    Error of the row sum and of the division by it.
+
+    Shapes      see `RowSumError`.
+    Guarantee   kappa   (1 + (n-1)u/(R+1))^(R+1) (1+u)^(R+S-1) - 1 in any order (S parts merged),
+                        pairwise (1+u)^(h+2R+S-1) - 1, declared order `running_row_sum`
+                growth  min(1/(1-kappa), (1-u)^-(n-1+R+S-1), largest / least), the last because
+                        sums of positive numbers that round to nearest never fall below a term
+                factor  max(growth (1+k) - 1, 1 - (1-k)/(1+kappa)), k = (1+2u)(1+u) - 1 for a
+                        reciprocal and a product, u for a division
+    Requires    no flag O5, O6; positive terms.
+    Special     growth stays finite where n u >= 1.
+    Source      docs/theory/bounds.md, section 5.
+    """
+    fmt = FORMATS[model.row_sum.format]
+    u = fmt.unit_roundoff(model.row_sum.mode)
+    merges = max(model.splits - 1, 0)
+    kappa = _kappa(rows, model, exps, weights)
+    # rescaled sums may underflow; they are no smaller than the least sum
+    lost = (exps.rescales + merges) * fmt.underflow_unit(model.row_sum.mode, model.flush_to_zero)
+    kappa = (1 + kappa) * (1 + u) ** merges - 1 + lost / np.maximum(exps.least_sum, 0.25)
+    added = np.maximum(rows.count - 1, 0) + exps.rescales + merges
+    largest = _largest_sum(rows, model, exps, weights)
+    growth = np.exp(np.minimum(-added * math.log1p(-u), 600.0))
+    growth = np.minimum(growth, np.where(kappa < 1, 1 / np.maximum(1 - kappa, 1e-300), np.inf))
+    if model.shift and model.row_sum.mode == "RN":
+        least = np.maximum(exps.least_sum * (1 - weights.in_p), 1e-300)
+        growth = np.minimum(growth, np.maximum(largest / least, 1.0))
+    division = _division(model)
+    factor = np.maximum(growth * (1 + division) - 1, 1 - (1 - division) / (1 + kappa))
+    over = (1 + kappa) * largest > fmt.largest
+    return RowSumError(kappa, growth, factor, largest, weights.flags | {"O5": over})
+
+
+def _kappa(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights: Weights) -> Array:
+    u = FORMATS[model.row_sum.format].unit_roundoff(model.row_sum.mode)
+    if model.row_sum_order == "pairwise":
+        depth = np.minimum(pairwise_depth(rows.n), np.maximum(rows.count - 1, 0))
+        # a block's sum is added to the running one, which was rescaled
+        return np.expm1((depth + 2 * exps.rescales) * math.log1p(u))
+    kappa = any_order(
+        model.row_sum, rows.count, rows.n, exact_products=True, rescales=exps.rescales
+    ).kappa
+    if model.row_sum_order == "sequential" and model.splits == 1 and not rows.has_sink:
+        low = weights.lower(rows, exps)
+        wrong = np.maximum(weights.largest - rows.p, rows.p - low)
+        running = running_row_sum(rows, model.row_sum, wrong.sum(axis=2, keepdims=True))
+        kappa = np.minimum(kappa, (1 + running) * (1 + u) ** exps.rescales - 1)
+    return kappa
+
+
+def _largest_sum(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights: Weights) -> Array:
+    """Upper bound of the exact sum of the exponentials in the kernel's units."""
+    total = rows.row_sum * (1 + weights.excess) * np.exp(exps.log_c_upper)
+    if not model.shift:
+        return total
+    above = 0.0
+    if rows.has_sink:
+        above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
+        above = np.where(np.isfinite(above), np.minimum(above, 600.0), 0.0)
+    each = (1 + 2 * model.exp_error) * (1 + weights.in_p) * np.exp(exps.stale + above)
+    return np.minimum(total, rows.count * each)
+
+
+def _division(model: ArithmeticModel) -> float:
+    """Relative error of the division by the row sum."""
+    u = FORMATS[model.softmax_format].u
+    return u if model.p_normalised else (1 + 2 * u) * (1 + u) - 1
