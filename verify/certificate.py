@@ -122,6 +122,7 @@ class Certificate:
     model         the declared preset: name, meaning, and its variants as plain data
     planned       number of cases planned; executed + skipped = planned, or the verdict says
                   INCONCLUSIVE
+    throughput    timings as `verify.throughput.Timing.to_json` gives them
     selftest      summary of the selftest that backs the judge, or None
     exit_status   what `attncert certify` ends with for this certificate
     """
@@ -147,6 +148,7 @@ class Certificate:
     expected: str = "pass"
     selftest: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+    throughput: tuple[Mapping[str, Any], ...] = ()
     schema: int = SCHEMA_VERSION
 
     @property
@@ -173,6 +175,7 @@ class Certificate:
         values["records"] = tuple(Record.from_json(r) for r in values["records"])
         values["skipped"] = tuple(Skipped(**_known(Skipped, s)) for s in values["skipped"])
         values["warnings"] = tuple(values.get("warnings", ()))
+        values["throughput"] = tuple(values.get("throughput", ()))
         return cls(**values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from verify.judge import Verdict, worst
 from verify.kernel import Kernel, formats_named
 from verify.pipeline import Bench, examine
 from verify.terminal import explain
+from verify.throughput import ROUNDS, prepared, shapes, timed_case, timing
 from verify.truth import Oracle
 from verify.worker import Worker
 
@@ -73,6 +75,39 @@ class Suite:
 
     def certificates(self) -> list[Certificate]:
         return [self.certificate(fmt) for fmt in self.records]
+
+    def timed(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(format, shape) of every timing."""
+        formats = formats_named(self.request.formats, self.kernel)
+        return [(f.name, shape) for f in formats for shape in shapes(self.kernel)]
+
+    def time(self, fmt: str, shape: tuple[int, ...], benchmark: Any) -> None:
+        """Time the kernel with pytest-benchmark and judge the last output."""
+        __tracebackhide__ = True
+        made, seconds, around = format_named(fmt), [], []
+
+        def setup() -> tuple[tuple[Any], dict[str, Any]]:
+            case = timed_case(self.kernel, made, shape, len(seconds))
+            return (prepared(self.kernel, self.bench, case),), {}
+
+        def call(prepared_call: Any) -> None:
+            started = perf_counter()
+            inside = prepared_call()
+            seconds.append(perf_counter() - started)
+            around.append(seconds[-1] - inside)
+
+        benchmark.pedantic(call, setup=setup, rounds=ROUNDS, warmup_rounds=1)
+        last = timed_case(self.kernel, made, shape, len(seconds) - 1)
+        record = examine(last, self.kernel, self.bench)
+        found = timing(self.kernel, made, shape, seconds[1:], around[1:], record.verdict)
+        benchmark.extra_info["attncert"] = {
+            "kernel": self.kernel.name,
+            "format": fmt,
+            "device": self.request.device,
+            "timing": found.to_json(),
+        }
+        if record.verdict is Verdict.FAIL:
+            pytest.fail(explain(record, self.certificate(fmt), Path()), pytrace=False)
 
     def require_evidence(self) -> None:
         """Fail where no case of a format was judged."""
