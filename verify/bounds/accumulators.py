@@ -51,7 +51,7 @@ def any_order(
     Definition  y = sum_{i<=length} a_i b_i, interrupted by `rescales` multiplications of the
                 partial sum by a number in [0, 1] (each of which rounds once).
     Guarantee   |y_hat - y| <= kappa sum |a_i b_i| + eta, for every order.
-                RN, exact products      (1 + (K-1) u / (R+1))^(R+1) (1+u)^R - 1    (A1; R = 0: (K-1) u)
+                RN, exact products      (1 + (K-1)u/(R+1))^(R+1) (1+u)^R - 1   (A1; R = 0: (K-1)u)
                 RN, rounded products    the same with K for K-1 below 24 bits (A2);
                                         (1+u)^(K+R) - 1 from 24 bits on, fma included (A3)
                 RZ                      (1+u)^(2K-1+R) - 1, or K-1+R with exact products (A4)

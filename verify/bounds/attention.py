@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, TensorCore
@@ -90,7 +92,7 @@ class _Shared:
         self._exponentials: dict[object, Exponentials] = {}
         self._weights: dict[object, Weights] = {}
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[_Variant]:
         rows = self._rows
         basis: list[Array] = [rows.p]
         found = []
@@ -181,7 +183,7 @@ def product_error(rows: Rows, variant: _Variant, row_sum: RowSumError) -> Produc
     Definition  B = min(sum_j largest_j |v_j|, max |v|).
     Guarantee   E = ((1+u_P)(1+u_c)^2 - 1) B + kappa (1+u_P)(1+u_c)^2 B + (1+kappa) absP + absA
                 absP = sum over small P of min(eta_P / l', largest_j) |v_j|
-                absA = (eta_pv + (R+S+2) eta) / l',  l' a lower bound of the row sum, 1 if normalised
+                absA = (eta_pv + (R+S+6) eta) / l' + eta,  l' <= the row sum, 1 if normalised
     Requires    no flag O7, O8.
     Source      docs/theory/bounds.md, section 6.
     """
@@ -306,7 +308,8 @@ def _product_flags(
 ) -> dict[str, Booleans]:
     model = variant.model
     reach = size if model.p_normalised else size * row_sum.largest
-    flags = {"O7": (reach > largest_finite(model.pv)).any(axis=2, keepdims=True)}
+    beyond = (reach > largest_finite(model.pv)).any(axis=2, keepdims=True)
+    flags = {"O7": np.asarray(beyond)}
     if not model.p_normalised:
         top = model.p_offset * math.log(2) + variant.exps.stale
         if not model.shift:
@@ -373,29 +376,43 @@ class _Assembly:
         self._blocks.append((at, largest([_finished(rows, found) for found in bounds])))
 
     def bound(self) -> Bound:
-        shape = self._parts.output.shape
-        joined = lambda pick, shape: self._joined(pick, shape)  # noqa: E731
         names = sorted({name for _, b in self._blocks for name in b.flag_reasons})
         return Bound(
-            total=joined(lambda b: b.total, shape),
-            probable=joined(lambda b: b.probable, shape),
-            flagged=joined(lambda b: b.flagged, shape).astype(bool),
-            flag_reasons={
-                name: joined(lambda b, n=name: b.flag_reasons.get(n, False), shape).astype(bool)
-                for name in names
-            },
-            parts={name: joined(lambda b, n=name: b.parts[n], shape) for name in STAGES},
-            lse=joined(lambda b: b.lse, shape[:3]),
-            lse_flagged=joined(lambda b: b.lse_flagged, shape[:3]).astype(bool),
+            total=self._joined(lambda b: b.total),
+            probable=self._joined(lambda b: b.probable),
+            flagged=self._joined(lambda b: b.flagged),
+            flag_reasons={name: self._joined(_reason(name)) for name in names},
+            parts={name: self._joined(_part(name)) for name in STAGES},
+            lse=self._joined(lambda b: _rows_of(b.lse)),
+            lse_flagged=self._joined(lambda b: _rows_of(b.lse_flagged)),
         )
 
-    def _joined(self, pick: Callable[[Bound], Array | bool], shape: tuple[int, ...]) -> Array:
-        slabs = max((at[0].stop for at, _ in self._blocks), default=1)
-        rows = max((at[1].stop for at, _ in self._blocks), default=0)
-        whole = np.zeros((slabs, rows, *shape[3:]))
+    def _joined(self, pick: Callable[[Bound], NDArray[Any]]) -> NDArray[Any]:
+        """Blocks put in their places, in the shape of the output or of its rows."""
+        shape = self._parts.output.shape
+        some = pick(self._blocks[0][1]) if self._blocks else np.zeros((0, 0, 0))
+        rows = (len(self._blocks) and max(at[1].stop for at, _ in self._blocks)) or 0
+        slabs = (len(self._blocks) and max(at[0].stop for at, _ in self._blocks)) or 0
+        whole = np.zeros((slabs, rows, *some.shape[2:]), dtype=some.dtype)
         for at, found in self._blocks:
             whole[at] = pick(found)
-        return whole.reshape(shape)
+        return whole.reshape(*shape[:3], *some.shape[2:])
+
+
+def _rows_of(x: NDArray[Any] | None) -> NDArray[Any]:
+    assert x is not None
+    return x
+
+
+def _reason(name: str) -> Callable[[Bound], Booleans]:
+    def pick(found: Bound) -> Booleans:
+        return found.flag_reasons.get(name, np.zeros(found.total.shape, dtype=bool))
+
+    return pick
+
+
+def _part(name: str) -> Callable[[Bound], Array]:
+    return lambda found: found.parts[name]
 
 
 def _finished(rows: Rows, found: RowsBound) -> Bound:
@@ -416,10 +433,13 @@ def _finished(rows: Rows, found: RowsBound) -> Bound:
         if name not in ("O7", "O8", "O9"):
             lse_flagged = lse_flagged | flag
     lse_flagged = lse_flagged & ~rows.empty
-    clear = lambda x: np.where(flagged, np.inf, np.where(rows.empty, 0.0, x))  # noqa: E731
+    total, probable = (
+        np.where(flagged, np.inf, np.where(rows.empty, 0.0, x))
+        for x in (found.total, found.probable)
+    )
     return Bound(
-        total=clear(found.total),
-        probable=clear(found.probable),
+        total=total,
+        probable=probable,
         flagged=flagged,
         flag_reasons=kept,
         parts={name: np.where(rows.empty, 0.0, part) for name, part in found.parts.items()},

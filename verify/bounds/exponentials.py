@@ -1,4 +1,4 @@
-"""Exponentials: relative errors of the weights exp(s - m) that are not common to the row (stage 2)."""
+"""Exponentials: errors of exp(s - m) that are not common to the row (stage 2)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Exponentials:
     log_c_lower log of a lower bound of C; log_c_upper: of an upper bound
     least_sum   lower bound of the sum of the computed exponentials that the shift guarantees
                 (one of them is exp(0)); 0 without a shift
+    sink_above  how far the sink lies above a shift that leaves it out
     systematic, random   the split of theta for Theorem 2
     """
 
@@ -52,6 +53,7 @@ class Exponentials:
     log_c_lower: Array
     log_c_upper: Array
     least_sum: Array
+    sink_above: Array
     underflow: Array | None
     flags: dict[str, Booleans]
 
@@ -64,20 +66,22 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     Definition  D_j = |s_j - M| + delta_j + rho + 2 (lag + offset), rho = max_j (s_j + delta_j) - M.
     Guarantee   see `Exponentials`, with theta_j = delta_j +
                 'difference'    u D_j
-                'fma'           (eps_c + 3u)(1 + eps_c) D_j + [R > 0] u (1 + 4u) max_k (|s_k| + delta_k)
+                'fma'           (eps_c + 3u)(1 + eps_c) D_j + [R > 0] u (1 + 4u) S,
+                                S = max_k (|s_k| + delta_k), eps_c = 2u
                 no shift        0
-                split-KV        2u max|LSE_part| + 2 log_ulps u (log n + 1) + u (D_j + 2 log n + 2) more,
-                                and with 'fma' (eps_c + 3u) max_k (|s_k| + delta_k) more
+                split-KV        2u (S + ln n + 1) + 2 log_ulps u (ln n + 1) + u (D_j + 2 ln n + 2)
+                                more, and with 'fma' 5u (1 + 2u) S more
     Requires    exp(0) = 1; the running maximum never decreases; no flag O1 to O4.
     Special     a key that is not live has theta = 0 and p = 0.
     Source      docs/theory/bounds.md, section 4.
     """
-    u = FORMATS[model.softmax_format].u
     rescales = _rescales(rows, model)
     rho = _largest(rows, scores.delta - rows.distance)
     stale = model.lazy * math.log(2) + model.max_offset
     reach = rows.distance + scores.delta + rho + 2 * stale
-    reach = _sink_reach(rows, reach)
+    above = _sink_above(rows)
+    if rows.has_sink:
+        reach[:, :, -1:] += above
     size = _largest(rows, rows.score + scores.delta)
     random, common = _argument(rows, model, reach, size, rescales)
     error = math.log1p(model.exp_error)
@@ -85,7 +89,7 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     systematic = scores.systematic + common + (log_e if model.exp_relative is not None else 0.0)
     chance = scores.variance + random**2 + (0.0 if model.exp_relative is not None else log_e**2)
     theta = np.where(rows.live, scores.delta + random + common, 0.0)
-    low, high, least = _common_factor(rows, model, rho, size, u)
+    low, high, least = _common_factor(rows, model, rho, size, above)
     return Exponentials(
         theta=theta,
         growth=_growth(rows, theta),
@@ -98,6 +102,7 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
         log_c_lower=low,
         log_c_upper=high,
         least_sum=least,
+        sink_above=above,
         underflow=_underflow(rows, model, theta, log_e, low),
         flags=scores.flags | _overflow(rows, model, theta),
     )
@@ -105,7 +110,7 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
 
 def _largest(rows: Rows, x: Array) -> Array:
     """Row maximum over live keys, at least 0."""
-    return np.where(rows.live, x, 0.0).max(axis=2, initial=0.0, keepdims=True)
+    return np.asarray(np.where(rows.live, x, 0.0).max(axis=2, initial=0.0, keepdims=True))
 
 
 def _rescales(rows: Rows, model: ArithmeticModel) -> Array:
@@ -116,15 +121,10 @@ def _rescales(rows: Rows, model: ArithmeticModel) -> Array:
     return np.minimum(blocks - 1, np.maximum(rows.count - 1, 0))
 
 
-def _sink_reach(rows: Rows, reach: Array) -> Array:
+def _sink_above(rows: Rows) -> Array:
     """Kernels that add the sink at the end shift it by the maximum of the keys alone."""
-    if not rows.has_sink:
-        return reach
     above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
-    above = np.where(np.isfinite(above), above, 0.0)
-    reach = reach.copy()
-    reach[:, :, -1:] += above
-    return reach
+    return np.where(np.isfinite(above) & rows.has_sink, above, 0.0)
 
 
 def _argument(
@@ -167,7 +167,7 @@ def _growth(rows: Rows, theta: Array) -> Array:
 
 
 def _common_factor(
-    rows: Rows, model: ArithmeticModel, rho: Array, size: Array, u: float
+    rows: Rows, model: ArithmeticModel, rho: Array, size: Array, above: Array
 ) -> tuple[Array, Array, Array]:
     """(log of a lower and an upper bound of C, lower bound of the sum of exponentials)."""
     if not model.shift:
@@ -175,10 +175,7 @@ def _common_factor(
         return clipped, clipped, np.zeros(clipped.shape)
     offset = rho + model.max_offset
     lag = model.lazy * math.log(2)
-    above = np.zeros(rho.shape)
-    if rows.has_sink:  # the shift may leave the sink out
-        above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
-        above = np.where(np.isfinite(above), above, 0.0)
+    u = FORMATS[model.softmax_format].u
     # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
     residual = 3 * u * size if model.exponential == "fma" else 0.0
     least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, 600.0))
@@ -208,4 +205,4 @@ def _overflow(rows: Rows, model: ArithmeticModel, theta: Array) -> dict[str, Boo
         return {}
     argument = rows.maximum - rows.distance + theta + model.exp_error
     over = rows.live & (argument > math.log(FORMATS[model.softmax_format].largest))
-    return {"O4": over.any(axis=2, keepdims=True)}
+    return {"O4": np.asarray(over.any(axis=2, keepdims=True))}

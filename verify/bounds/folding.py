@@ -31,7 +31,7 @@ class Rows:
     A block of rows of one call: what the stages of a bound read.
 
     Shapes      keys (slabs, rows, n); per row (slabs, rows, 1); outputs (slabs, rows, d_v);
-                values (slabs, n, d_v).  n counts the sink, which is the last key where there is one.
+                values (slabs, n, d_v).  n counts the sink, the last key where there is one.
     Definition  live: the key takes part.  dot, dot_abs, uncapped, score, bias: |y|, A, |t| before a
                 softcap, |s|, |bias|.  distance = M - s.  All are 0 where not live.
                 output_error: how far `output` may be from O.
@@ -70,11 +70,11 @@ class Rows:
     @property
     def n(self) -> int:
         """Keys, the sink included."""
-        return self.p.shape[2]
+        return int(self.p.shape[2])
 
     @property
     def d(self) -> int:
-        return self.q.shape[2]
+        return int(self.q.shape[2])
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class _Folded:
 
     @property
     def slabs(self) -> int:
-        return self.k.shape[0] * self.k.shape[1]
+        return int(self.k.shape[0] * self.k.shape[1])
 
     @property
     def rows(self) -> int:
-        return self.group * self.parts.p.shape[2]
+        return int(self.group * self.parts.p.shape[2])
 
     def fold(self, x: NDArray[Any]) -> NDArray[Any]:
         """(batch, heads, n_q, ...) -> (slabs, group * n_q, ...); the same memory where possible."""
@@ -109,23 +109,31 @@ class _Folded:
     def cut(self, slabs: slice, rows: slice) -> Rows:
         parts = self.parts
         at = (slabs, rows)
-        pick = lambda x: self.fold(x)[at]  # noqa: E731
-        row = lambda x: pick(x)[..., None]  # noqa: E731
+
+        def pick(x: NDArray[Any]) -> NDArray[Any]:
+            return self.fold(x)[at]
+
+        def row(x: NDArray[Any]) -> NDArray[Any]:
+            return pick(x)[..., None]
+
         live = pick(parts.visible)
-        finite = lambda x: np.where(live, np.abs(x), 0.0)  # noqa: E731
+
+        def size(x: Array) -> Array:
+            return np.where(live, np.abs(pick(x)), 0.0)
+
         score = np.where(live, pick(parts.score), 0.0)
         maximum = np.where(np.isfinite(row(parts.maximum)), row(parts.maximum), 0.0)
         keys = {
             "live": live,
-            "dot": finite(pick(parts.dot)),
-            "dot_abs": finite(pick(parts.abs_dot)),
-            "dot_error": finite(pick(parts.dot_error)),
-            "uncapped": finite(pick(parts.uncapped)),
+            "dot": size(parts.dot),
+            "dot_abs": size(parts.abs_dot),
+            "dot_error": size(parts.dot_error),
+            "uncapped": size(parts.uncapped),
             "score": np.abs(score),
             "distance": np.where(live, np.maximum(maximum - score, 0.0), 0.0),
             "p": pick(parts.p),
         }
-        bias = None if self.bias is None else finite(pick(self.bias))
+        bias = None if self.bias is None else size(self.bias)
         values = self.share(self.v)[slabs]
         key_maximum = np.where(live, pick(parts.score), -np.inf).max(axis=2, initial=-np.inf)
         if parts.sink_score is not None and parts.sink_p is not None:
@@ -247,10 +255,12 @@ def _broken_inputs(
     q: Array, k: Array, v: Array, bias: Array | None, full: tuple[int, ...]
 ) -> tuple[Booleans, Booleans, Booleans, Booleans] | None:
     """Where the inputs are not finite: rows, keys, values and pairs; None where all are."""
-    pairs = np.zeros(full, dtype=bool) if bias is None else ~(np.isfinite(bias) | (bias == -np.inf))
-    found = (
-        ~np.isfinite(q).all(axis=3), ~np.isfinite(k).all(axis=3), ~np.isfinite(v), pairs,
-    )  # fmt: skip
+    pairs = np.zeros(full, dtype=bool)
+    if bias is not None:
+        pairs = ~(np.isfinite(bias) | (bias == -np.inf))
+    rows = np.asarray(~np.isfinite(q).all(axis=3))
+    keys = np.asarray(~np.isfinite(k).all(axis=3))
+    found = rows, keys, ~np.isfinite(v), pairs
     return found if any(x.any() for x in found) else None
 
 

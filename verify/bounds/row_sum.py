@@ -93,12 +93,9 @@ def _largest_sum(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights
     total = rows.row_sum * (1 + weights.excess) * np.exp(exps.log_c_upper)
     if not model.shift:
         return total
-    above = 0.0
-    if rows.has_sink:
-        above = np.maximum(rows.maximum - rows.key_maximum, 0.0)
-        above = np.where(np.isfinite(above), np.minimum(above, 600.0), 0.0)
-    each = (1 + 2 * model.exp_error) * (1 + weights.in_p) * np.exp(exps.stale + above)
-    return np.minimum(total, rows.count * each)
+    top = np.minimum(exps.stale + exps.sink_above, 600.0)
+    each = (1 + 2 * model.exp_error) * (1 + weights.in_p) * np.exp(top)
+    return np.asarray(np.minimum(total, rows.count * each))
 
 
 def _division(model: ArithmeticModel) -> float:

@@ -209,7 +209,7 @@ def _operand_underflow(rows: Rows, model: ArithmeticModel, placed: str) -> Array
         return 0.0
     q = np.abs(rows.q).sum(axis=2)[:, :, None]
     k = _with_sink_column(rows, np.abs(rows.k).sum(axis=2)[:, None, :])
-    return 2 * eta * (factor * (q + k) + rows.d * eta)
+    return np.asarray(2 * eta * (factor * (q + k) + rows.d * eta))
 
 
 def _unnormalised(rows: Rows, model: ArithmeticModel, left: float, right: float) -> Array | float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, Chain
@@ -29,11 +31,11 @@ def softmax_bound_of_models(
     """
     The bound of softmax, log_softmax or logsumexp under any of several models.
 
-    Shapes      parts: `decompose_softmax(x)`, x (rows, n); total (rows, n), or (rows,) for logsumexp.
+    Shapes      parts: `decompose_softmax(x)`, x (rows, n); total (rows, n), logsumexp (rows,).
     Definition  p_j = exp(x_j - M) / l; x_j - LSE; LSE = M + ln l.
     Guarantee   see `probability_error`, `log_probability_error` and `log_sum_exp_error`.
     Requires    what the model declares: exact inputs, all arithmetic in softmax_format and the row
-                sum's, one rounding to the output.  P is not rounded on its way (p_format is not read).
+                sum's, one rounding to the output.  p_format is not read: P is not stored between.
     Special     a row that is all -inf, or with a NaN or +inf: flagged; x_j = -inf: 0.
     Source      docs/theory/bounds.md, section 7.
     """
@@ -77,10 +79,10 @@ def probability_error(
     Error of a softmax before its last rounding (S1; S3 without a shift).
 
     Shapes      returns (error, its part due to the row sum), each (slabs, rows, n).
-    Guarantee   p_hat_j <= w_j growth (1+k) / least  and  p_hat_j >= low_j (1-k) / ((1+excess)(1+kappa)),
-                w_j <= p_j (1+up_j) + alpha_j, k = 3u + O(u^2); with one block (the exponentials that
-                are summed are those that are divided) w_j / least is replaced by
-                w_j / (w_j + least - low_j).  Absolute underflow eta at the end.
+    Guarantee   p_hat_j <= w_j growth (1+k)/least,  p_hat_j >= low_j (1-k)/((1+excess)(1+kappa)),
+                w_j <= p_j (1+up_j) + alpha_j, k = 3u + O(u^2); with one block (what is summed is
+                what is divided) w_j / least is replaced by w_j / (w_j + least - low_j).
+                Absolute underflow eta at the end.
     Requires    no flag O4 to O6.
     Special     x_j = -inf gives 0 exactly.
     Source      docs/theory/bounds.md, section 7.
@@ -209,8 +211,12 @@ def _undefined(rows: Rows, name: OperationName) -> dict[str, Booleans]:
 def _flagged(found: _Found, flags: dict[str, Booleans]) -> Bound:
     """The block as a Bound: (rows, n), or (rows,) for one number per row."""
     shape = found.total.shape
-    single = shape[2] == 1 and found.per_row
-    out = lambda x: np.broadcast_to(x, shape)[0, :, 0] if single else np.broadcast_to(x, shape)[0]  # noqa: E731
+    single = found.per_row
+
+    def out(x: NDArray[Any]) -> NDArray[Any]:
+        full = np.broadcast_to(x, shape)[0]
+        return np.asarray(full[:, 0] if single else full)
+
     kept = {name: out(flag) for name, flag in flags.items() if flag.any()}
     flagged = np.zeros(shape[1:2] if single else shape[1:], dtype=bool)
     for flag in kept.values():

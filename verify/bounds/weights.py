@@ -49,8 +49,8 @@ def weights(rows: Rows, model: ArithmeticModel, exps: Exponentials) -> Weights:
     Weights for one way of forming P.
 
     Shapes      see `Weights`.
-    Definition  up = exp(theta) E (1 + u_P) - 1 and low = exp(-theta)(2 - E)(1 - u_P), u_P = 0 unless
-                the row sum adds rounded P: then the rounding of P is part of the weight.
+    Definition  up = exp(theta) E (1 + u_P) - 1 and low = exp(-theta)(2 - E)(1 - u_P), u_P = 0
+                unless the row sum adds rounded P: then the rounding of P is part of the weight.
     Guarantee   see `Weights`; largest = min(1, w/(w + sum_k p_k low_k - p_j low_j)), w = p (1+up).
     Requires    no flag O1 to O4.
     Special     O6 where the sum of the weights may vanish.
@@ -75,15 +75,23 @@ def weights(rows: Rows, model: ArithmeticModel, exps: Exponentials) -> Weights:
     rest = np.maximum(least - low, 0.0)
     largest = np.divide(upper, upper + rest, out=np.zeros(upper.shape), where=upper > 0)
     return Weights(
-        scale, offset, excess + absolute_sum, least, np.minimum(largest, 1.0), absolute, absolute_sum, in_p,
-        None if rounded else small, flags,
-    )  # fmt: skip
+        scale=scale,
+        offset=offset,
+        excess=excess + absolute_sum,
+        least=least,
+        largest=np.minimum(largest, 1.0),
+        absolute=absolute,
+        absolute_sum=absolute_sum,
+        in_p=in_p,
+        small=None if rounded else small,
+        flags=flags,
+    )
 
 
 def _low(rows: Rows, exps: Exponentials, in_p: float) -> Array:
     """p_j low_j."""
     scale = np.maximum(2 - np.exp(exps.log_e), 0.0) * (1 - in_p)
-    return rows.p * np.exp(-exps.theta) * scale
+    return np.asarray(rows.p * np.exp(-exps.theta) * scale)
 
 
 def _small(
