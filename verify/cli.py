@@ -303,6 +303,20 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_status)
     except BrokenPipeError:
         sys.exit(0)
+    except Exception as error:  # ours, whatever it is: a user gets a line, a developer a file
+        click.echo(f"attncert: internal error: {type(error).__name__}: {error}", err=True)
+        click.echo(f"attncert: please report it with {_trace_file()}", err=True)
+        sys.exit(70)
+
+
+def _trace_file() -> Path:
+    """The traceback of the current exception, in a file of its own."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="attncert-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    return Path(file.name)
 
 
 if __name__ == "__main__":

@@ -201,10 +201,10 @@ class Format:
 
 def _round_two_words(fmt: Format, hi: Array, lo: Array) -> Array:
     """Round hi + lo once: first to odd in binary64, which no later tie can be fooled by."""
-    s = hi + lo
-    t = s - hi
-    rest = (hi - (s - t)) + (lo - t)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        s = hi + lo
+        t = s - hi
+        rest = (hi - (s - t)) + (lo - t)
         even = (np.asarray(s, np.float64).view(np.int64) & 1) == 0
         nudged = np.nextafter(s, np.where(rest > 0, np.inf, -np.inf))
         odd = np.where((rest != 0) & even & np.isfinite(s), nudged, s)

@@ -77,6 +77,7 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if record.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and record.check == "bound":
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
         record = decide(case, kernel, operation, inputs, answer, surer, limit)
+    record = replace(record, scores=score_range(operation, inputs, bench.oracle))
     if bench.grading:
         record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
     return replace(record, seconds=round(time.perf_counter() - started, 4))
@@ -172,6 +173,15 @@ def decide(
         finding=finding,
         tier=truth.tier,
     )
+
+
+def score_range(
+    operation: Operation, inputs: Inputs, oracle: Oracle
+) -> tuple[float, float] | None:
+    """Smallest and largest finite score of a case."""
+    scores = oracle.decomposition(operation, inputs).score
+    finite = scores[np.isfinite(scores)]
+    return (float(finite.min()), float(finite.max())) if finite.size else None
 
 
 def output_limits(limit: Bound, truth: Truth, shifted: bool) -> Limits:

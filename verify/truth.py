@@ -111,7 +111,7 @@ class Oracle:
         def compute() -> Enclosure:
             x = inputs["x"].values
             found: Enclosure = getattr(references, operation.name)(x, tier=self.tier)
-            self._audit_softmax(operation.name, x, found)
+            self._audit_softmax(operation.name, x, found, inputs.digest)
             return found
 
         return Truth(self._once((operation, inputs.digest), compute))
@@ -157,10 +157,10 @@ class Oracle:
 
     # -- the audit: a sample of rows of every run against mpmath -----------------------------
 
-    def _audit_softmax(self, name: str, x: Array, found: Enclosure) -> None:
+    def _audit_softmax(self, name: str, x: Array, found: Enclosure, digest: str) -> None:
         if not self.audit or self.tier == "exact" or 0 in x.shape or x.shape[1] > 4096:
             return
-        row = int(np.abs(np.nan_to_num(x)).sum() * 2**20) % x.shape[0]
+        row = int(digest[:12], 16) % x.shape[0]
         exact: Enclosure = getattr(references, name)(x[row : row + 1], tier="exact")
         require_overlap(found[row : row + 1], exact, f"{name} row {row}: {self.tier} and mpmath")
         self.audits += 1
