@@ -11,6 +11,8 @@ from verify.arithmetic import Accumulator, Chain, TensorCore
 from verify.bounds.statement import Array
 from verify.formats import FORMATS
 
+_LARGEST = 300.0  # growth is cut here: such a bound is vacuous, but finite
+
 
 @dataclass(frozen=True)
 class AccumulationError:
@@ -82,7 +84,7 @@ def _chain(
         growth = (rescales + 1) * np.log1p(added * u / (rescales + 1))
     else:
         growth = added * math.log1p(u)
-    kappa = np.expm1(growth + rescales * math.log1p(u))
+    kappa = np.expm1(np.minimum(growth + rescales * math.log1p(u), _LARGEST))
     eta = length * fmt.underflow_unit(acc.mode)
     eta += 2 * length * fmt.smallest_normal if flush else 0.0
     return AccumulationError(kappa, eta, u, acc.mode != "RN")
@@ -99,7 +101,7 @@ def _tensor_core(acc: TensorCore, live: Array, length: int, rescales: Array) -> 
     single = max(FORMATS["fp32"].u, fmt.u if fmt.p > 8 and acc.mode == "RN" else 0.0)
     growth = growth + (additions + rescales) * math.log1p(single)
     eta = 2 * FORMATS["fp32"].smallest * (math.ceil(length / acc.products) + 1)
-    return AccumulationError(np.expm1(growth), eta, u, acc.mode != "RN")
+    return AccumulationError(np.expm1(np.minimum(growth, _LARGEST)), eta, u, acc.mode != "RN")
 
 
 def alignment_loss(acc: TensorCore) -> float:
@@ -127,7 +129,7 @@ def subnormal_operands(
     steps = math.ceil(length / acc.products)
     lost = alignment_loss(acc)
     u = FORMATS[acc.format].unit_roundoff(acc.mode)
-    growth = math.exp(min(steps * (math.log1p(lost) + math.log1p(u)), 600.0))
+    growth = math.exp(min(steps * (math.log1p(lost) + math.log1p(u)), 300.0))
     return steps * lost * growth * np.maximum(left[0] * right[1], right[0] * left[1])
 
 

@@ -37,6 +37,7 @@ from verify.operation import Operation
 # Covers the rounding of the formulas themselves, evaluated in float64 on quantities whose relative
 # errors are below 2^-31 (docs/theory/bounds.md, section 10).
 INFLATION = 1 + 2.0**-28
+VACUOUS = 1e100  # a larger bound is +inf: no format holds such errors
 
 
 def attention_bound_of_models(
@@ -62,8 +63,10 @@ def attention_bound_of_models(
     """
     place = _Assembly(parts)
     level = confidence(probability, parts.output.size)
-    for at, rows in attention_rows(inputs, operation, parts):
-        place.add(at, rows, [_bound_rows(rows, model, level) for model in _Shared(rows, models)])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for at, rows in attention_rows(inputs, operation, parts):
+            variants = _Shared(rows, models)
+            place.add(at, rows, [_bound_rows(rows, variant, level) for variant in variants])
     return place.bound()
 
 
@@ -433,8 +436,9 @@ def _finished(rows: Rows, found: RowsBound) -> Bound:
         if name not in ("O7", "O8", "O9"):
             lse_flagged = lse_flagged | flag
     lse_flagged = lse_flagged & ~rows.empty
+    # not (x <= VACUOUS): what overflowed on the way promises nothing either
     total, probable = (
-        np.where(flagged, np.inf, np.where(rows.empty, 0.0, x))
+        np.where(flagged | ~(x <= VACUOUS), np.inf, np.where(rows.empty, 0.0, x))
         for x in (found.total, found.probable)
     )
     return Bound(
@@ -443,6 +447,6 @@ def _finished(rows: Rows, found: RowsBound) -> Bound:
         flagged=flagged,
         flag_reasons=kept,
         parts={name: np.where(rows.empty, 0.0, part) for name, part in found.parts.items()},
-        lse=np.where(lse_flagged, np.inf, found.lse)[..., 0],
+        lse=np.where(lse_flagged | ~(found.lse <= VACUOUS), np.inf, found.lse)[..., 0],
         lse_flagged=lse_flagged[..., 0],
     )

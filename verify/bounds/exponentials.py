@@ -20,7 +20,9 @@ FIELDS = (
     "flush_exp", "block", "splits", "lazy", "max_offset", "log_ulps",
 )  # fmt: skip
 
-_LARGEST_EXPONENT = 600.0
+# Larger arguments are cut here: e^300 times any spread of values is far beyond the hull, which then
+# bounds the error, and products of two such numbers are still finite.
+_LARGEST_EXPONENT = 300.0
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def _common_factor(
     u = FORMATS[model.softmax_format].u
     # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
     residual = 3 * u * size if model.exponential == "fma" else 0.0
-    least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, 600.0))
+    least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, _LARGEST_EXPONENT))
     low = -np.minimum(offset, _LARGEST_EXPONENT)
     high = np.minimum(offset + lag + above, _LARGEST_EXPONENT)
     return low, high, least + np.zeros(rho.shape)

@@ -60,7 +60,7 @@ def row_sum_error(
     kappa = (1 + kappa) * (1 + u) ** merges - 1 + lost / np.maximum(exps.least_sum, 0.25)
     added = np.maximum(rows.count - 1, 0) + exps.rescales + merges
     largest = _largest_sum(rows, model, exps, weights)
-    growth = np.exp(np.minimum(-added * math.log1p(-u), 600.0))
+    growth = np.exp(np.minimum(-added * math.log1p(-u), 300.0))
     growth = np.minimum(growth, np.where(kappa < 1, 1 / np.maximum(1 - kappa, 1e-300), np.inf))
     if model.shift and model.row_sum.mode == "RN":
         least = np.maximum(exps.least_sum * (1 - weights.in_p), 1e-300)
@@ -93,7 +93,7 @@ def _largest_sum(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights
     total = rows.row_sum * (1 + weights.excess) * np.exp(exps.log_c_upper)
     if not model.shift:
         return total
-    top = np.minimum(exps.stale + exps.sink_above, 600.0)
+    top = np.minimum(exps.stale + exps.sink_above, 300.0)
     each = (1 + 2 * model.exp_error) * (1 + weights.in_p) * np.exp(top)
     return np.asarray(np.minimum(total, rows.count * each))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, Chain
-from verify.bounds.attention import INFLATION
+from verify.bounds.attention import INFLATION, VACUOUS
 from verify.bounds.exponentials import Exponentials, exponentials
 from verify.bounds.folding import Rows, softmax_rows
 from verify.bounds.logsumexp import log_sum_exp_error, logarithm_error, shift_error
@@ -39,10 +39,11 @@ def softmax_bound_of_models(
     Special     a row that is all -inf, or with a NaN or +inf: flagged; x_j = -inf: 0.
     Source      docs/theory/bounds.md, section 7.
     """
-    blocks = [
-        largest([_bound_rows(name, rows, model) for model in _distinct(models)])
-        for _, rows in softmax_rows(parts)
-    ]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        blocks = [
+            largest([_bound_rows(name, rows, model) for model in _distinct(models)])
+            for _, rows in softmax_rows(parts)
+        ]
     if not blocks:
         empty = np.zeros((0,) if name == "logsumexp" else (0, parts.p.shape[3]))
         return Bound(empty, empty, empty > 0, {}, dict.fromkeys(STAGES, empty))
@@ -221,7 +222,7 @@ def _flagged(found: _Found, flags: dict[str, Booleans]) -> Bound:
     flagged = np.zeros(shape[1:2] if single else shape[1:], dtype=bool)
     for flag in kept.values():
         flagged = flagged | flag
-    total = np.where(flagged, np.inf, out(found.total))
+    total = np.where(flagged | ~(out(found.total) <= VACUOUS), np.inf, out(found.total))
     parts = {
         "scores": out(found.weights),
         "row sum": out(found.row_sum),
