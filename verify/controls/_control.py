@@ -1,7 +1,7 @@
 """How controls are registered, and the declaration of a kernel that believes itself right.
 
-A negative control declares no model of its own, so that it is held to the default of its format, and claims
-every property that a right kernel of its kind would have.
+A negative control declares no model of its own, so that it is held to the default of its format,
+and claims every property that a right kernel of its kind would have.
 """
 
 from __future__ import annotations
