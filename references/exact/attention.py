@@ -53,8 +53,9 @@ def attention(
     Definition  O and LSE of `references`; magnitude = sum_j p_j |v_j|.
     Guarantee   With t = 110 + extra_bits, and if mpmath errs by at most one ulp per operation,
                 output radius <= 2^-t magnitude (1 + 2^-20) + 2^-105 |O| + 2^-1073;
-                lse radius    <= 2^-t + 2^-105 |LSE| + 2^-1073, and with a single visible key (and
-                no sink) 2^-t min(1, 4 |s|) in the place of 2^-t; magnitude is above the exact one,
+                lse radius    <= 2^-t + 2^-105 |LSE| + 2^-1073.
+                With a single visible key (and no sink) the terms in t are 0 for the output and
+                2^-t min(1, 4 (|t_1| + |bias_1|)) for the LSE.  magnitude is above the exact one,
                 by less than 2^-50 of it (or 2^-1073).
     Requires    float64 arrays; heads a multiple of kv_heads; scale finite, softcap finite > 0.
     Special     As in `references`.  Where `rows` is given, only these (batch, head, query) are
@@ -120,14 +121,8 @@ class _Call:
         q, k, v = self.q[b, h][queries], self.k[b, kv], self.v[b, kv]
         left, right, values = scaled_integers(q), scaled_integers(k), scaled_integers(v)
         dots = Scaled(left.integers @ right.integers.T, left.exponent + right.exponent)
-        columns = np.concatenate(
-            [
-                values.integers,
-                np.abs(values.integers),
-                np.full((v.shape[0], 1), 1, dtype=object),
-            ],
-            axis=1,
-        )
+        ones = np.full((v.shape[0], 1), 1, dtype=object)
+        columns = np.hstack([values.integers, np.abs(values.integers), ones])
         return _Head(
             call=self,
             sight=Sight(full[2], full[3], self.causal, self.corner, self.window),
@@ -252,7 +247,7 @@ def _limit(mp: Context, scores: dict[int, Real], sink: float | None) -> _Weights
     """Equal weights on the scores of +inf."""
     weights = {j: mp.one for j, s in scores.items() if s == mp.inf}
     extra = mp.one if sink == math.inf else mp.zero
-    return _Weights(weights, extra, mp.inf, 0.0, len(weights) + 1)
+    return _Weights(weights, extra, mp.inf, 0.0, len(weights) + (sink == math.inf))
 
 
 def _exponentials(
@@ -294,7 +289,8 @@ def _output(
             put_special(truth.output, (*row, c), value, extra)
             continue
         magnitude = mp.ldexp(sums[d_v + c] / total, head.value_exponent)
-        radius = up(upper(mp.ldexp(magnitude, -target)))
+        # a single term has p = 1 without any rounding
+        radius = 0.0 if found.terms == 1 else up(upper(mp.ldexp(magnitude, -target)))
         output = mp.ldexp(sums[c] / total, head.value_exponent)
         put(truth.output, (*row, c), output, radius, classes | extra)
         truth.magnitude[(*row, c)] = upper(magnitude)

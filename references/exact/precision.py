@@ -28,7 +28,8 @@ Proof       Errors are relative unless "abs" is written.
                   and for a numerator the same, times sum_j e_j |v_j|
     O             two such sums and a division, relative to W = sum_j p_j |v_j|:
                   (24 S + 2 N + 7) eps  <=  G eps
-    W, p_j        the same with |v_j|, and with a single term:  <=  G eps
+    W, p_j        the same with |v_j|, and for one j alone:  <=  G eps
+                  With a single term p = e / l = 1 / 1 exactly: O carries no error at all
     LSE           ln l: abs 1.1 lambda + eps ln(N + 1); the sum: abs eps (S + ln N + 1):
                   (15 S + 4 N + 8) eps  <=  abs G eps.  With a single term l = 1 exactly, and only
                   the error of s_1 is left: abs 9 eps S  <=  G eps min(1, S)
