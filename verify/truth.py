@@ -18,6 +18,7 @@ from references.enclosure import FINITE, NAN, TIERS, AttentionTruth, Enclosure
 from verify.case import Inputs
 from verify.declaration import Declaration
 from verify.errors import OracleError
+from verify.formats import BINARY32
 from verify.operation import Operation
 
 Array = NDArray[np.float64]
@@ -81,6 +82,7 @@ class Oracle:
             rows |= self.decomposition(operation, inputs).empty
         if declared.masked_nonfinite == "leaks":
             rows |= _hidden_nonfinite(self.decomposition(operation, inputs).visible, inputs)
+            rows |= self._hidden_overflow(operation, inputs)
         return rows if rows.any() else None
 
     def confirm(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
@@ -154,6 +156,15 @@ class Oracle:
                 q, np.zeros(k.shape), v, tier=self.tier, scale=plain.scale
             ),
         ).output
+
+    def _hidden_overflow(self, operation: Operation, inputs: Inputs) -> NDArray[np.bool_]:
+        """Rows with a removed key whose score overflows binary32: inf - inf under an additive mask."""
+        parts = self.decomposition(operation, inputs)
+        q, k = np.abs(inputs["q"].values), np.abs(inputs["k"].values)
+        repeat = q.shape[1] // max(k.shape[1], 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = q @ np.repeat(k, repeat, axis=1).swapaxes(2, 3)
+        return np.asarray((~parts.visible & ~(size <= BINARY32.largest / 2)).any(axis=-1))
 
     # -- the audit: a sample of rows of every run against mpmath -----------------------------
 
