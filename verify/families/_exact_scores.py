@@ -37,12 +37,13 @@ def exact_qk(
     Shapes      units (r, n_k); returns q (batch, heads, n_q, d), k (batch, kv_heads, n_k, d).
     Requires    |units| < 2^24; scale a power of two (None: 1/sqrt(d) with d a power of 4);
                 d >= r times the digits that a score needs.
+    Raises      OverflowError where the format cannot hold such q and k.
     """
     exponent = unit - _log2_scale(axes.d, scale)
     rows = len(units)
     digits = _digit_count(fmt, int(np.abs(units).max(initial=1)))
     if rows * digits > axes.d or np.abs(units).max(initial=0) >= LIMIT:
-        raise ValueError(f"{rows} rows of {digits} digits do not fit in d = {axes.d}")
+        raise OverflowError(f"{rows} rows of {digits} digits do not fit in d = {axes.d}")
     q = np.zeros((axes.n_q, axes.d))
     k = np.zeros((axes.n_k, axes.d))
     for place in range(digits):
@@ -53,7 +54,9 @@ def exact_qk(
         for i in range(axes.n_q):
             q[i, (i % rows) * digits + place] = np.ldexp(1.0, to_q)
     if not (np.array_equal(fmt.round(q), q) and np.array_equal(fmt.round(k), k)):
-        raise ValueError(f"scores of {units.max()} 2^{unit} are out of the range of {fmt.name}")
+        raise OverflowError(
+            f"scores up to {np.abs(units).max()} 2^{unit} are out of the range of {fmt.name}"
+        )
     return {"q": np.broadcast_to(q, axes.q), "k": np.broadcast_to(k, axes.k)}
 
 

@@ -42,7 +42,10 @@ def _cases(plan: Plan) -> Iterator[Case]:
         for axes in (_shapes.SQUARE, Axes(5, 37, d=40, batch=2, heads=3)):
             smoke = kind == "full" and axes.n_q == 5
             recipe = partial(_qkv, axes, kind)
-            yield plan.attention(NAME, kind, axes, recipe, extras=("bias",), smoke=smoke)
+            extensive = axes.n_q == 64 and kind != "full"
+            yield plan.attention(
+                NAME, kind, axes, recipe, extras=("bias",), smoke=smoke, extensive=extensive
+            )
 
 
 FAMILY = Family(

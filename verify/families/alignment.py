@@ -17,7 +17,7 @@ from verify.formats import Format
 from verify.integers import Draws
 
 NAME = "alignment"
-KEPT = (7, 10, 13, 17, 20)
+KEPT = (7, 10, 13, 20)
 
 
 def _qkv(fmt: Format, axes: Axes, kept: int, draws: Draws) -> Arrays:

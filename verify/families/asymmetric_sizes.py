@@ -51,6 +51,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 operation=operation,
                 extras=extras,
                 smoke=name == "all" and axes is OTHER,
+                extensive=name in ("scale", "bias"),
             )
 
 

@@ -35,17 +35,32 @@ def _cases(plan: Plan) -> Iterator[Case]:
     for level in LEVELS:
         name, notes = f"S{level}", {"level": float(level)}
         for n_k in N_K:
-            smoke = level == -20 and n_k in (17, 65, 129)
-            if level != -20 and n_k not in (17, 65, 129):
-                continue
+            smoke = level == -20 and n_k in (17, 129)
+            edge = n_k in (17, 65, 129)
             if plan.operation == "attention":
                 axes = Axes(N_Q[n_k % 3], n_k)
                 recipe = partial(_qkv, plan.format, axes, level)
-                yield plan.attention(NAME, name, axes, recipe, smoke=smoke, notes=notes)
+                yield plan.attention(
+                    NAME,
+                    name,
+                    axes,
+                    recipe,
+                    smoke=smoke,
+                    extensive=not edge and (level != -20 or n_k in (2, 31, 63)),
+                    notes=notes,
+                )
             else:
                 shape = (3, n_k)
                 recipe_x = partial(_x, shape, level)
-                yield plan.rows(NAME, name, shape, recipe_x, smoke=smoke, notes=notes)
+                yield plan.rows(
+                    NAME,
+                    name,
+                    shape,
+                    recipe_x,
+                    smoke=smoke,
+                    extensive=not edge and (level != -20 or n_k not in (15, 257)),
+                    notes=notes,
+                )
 
 
 FAMILY = Family(

@@ -47,7 +47,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
         "half": (_shapes.SQUARE, Axes(7, 131, d=16, heads=2)),
         "keys": (Axes(16, 32, batch=3), Axes(3, 37, batch=4, heads=2)),
         "heads": (Axes(8, 48, batch=2, heads=3),),
-        "checkerboard": (_shapes.SQUARE,),
+        "checkerboard": (Axes(16, 48),),
         "one-key": (Axes(16, 64),),
     }
     for kind, axes_list in shapes.items():
@@ -55,7 +55,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
             recipe = partial(_qkv, axes, kind)
             smoke = kind == "half" and axes.n_q == 7
             yield plan.attention(NAME, kind, axes, recipe, extras=("mask",), smoke=smoke)
-            if kind == "half":
+            if smoke:
                 causal = Operation("attention", causal=True)
                 yield plan.attention(
                     NAME, "half-causal", axes, recipe, operation=causal, extras=("mask",)

@@ -60,7 +60,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 for tensors in ("kv", "v") if kind == "mask" and axes is odd else ("kv",):
                     if name == "inf" and (tensors, axes) != ("kv", odd):
                         continue
-                    if name == HUGE and kind in ("causal", "window", "softcap"):
+                    if name == HUGE and (kind in ("causal", "window", "softcap") or tensors == "v"):
                         continue
                     yield plan.attention(
                         NAME,

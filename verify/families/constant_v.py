@@ -26,7 +26,7 @@ def _qkv(axes: Axes, factor: int, draws: Draws) -> Arrays:
 def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for axes in SHAPES:
-            for factor in (1, 16) if axes.n_k < 100 else (2,):
+            for factor in (1, 16) if axes.n_q == 64 else (2,):
                 yield plan.attention(NAME, f"x{factor}", axes, partial(_qkv, axes, factor))
 
 

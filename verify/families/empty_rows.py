@@ -49,7 +49,8 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 axes,
                 partial(_qkv, axes, where, level),
                 extras=("mask",),
-                smoke=where == "middle",
+                smoke=where == "middle" and axes.heads > 1,
+                extensive=axes.heads > 1 and where in ("start", "end", "alternate"),
             )
 
 

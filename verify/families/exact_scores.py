@@ -17,12 +17,12 @@ from verify.integers import Draws
 from verify.operation import Operation
 
 NAME = "exact_scores"
-LEVELS = (0, 10, 100, 1000, 10_000, 100_000, -1, -20, -120, -1000, -20_000, -60_000, -100_000)
+LEVELS = (0, 100, 1000, 10_000, 100_000, -20, -120, -1000, -20_000, -60_000, -100_000)
 WIDE_LEVELS = (120, -120, 10_000)
 SPREAD = 8 * 64
 SHAPES: tuple[tuple[Axes, tuple[int, ...], float | None], ...] = (
     (Axes(16, 16), LEVELS, None),
-    (Axes(1, 2, d=16), (-20_000, -60_000, 1000), None),
+    (Axes(1, 2, d=16), (-20_000, -60_000), None),
     (Axes(32, 512), WIDE_LEVELS, None),
     (Axes(6, 203, d=80), WIDE_LEVELS, 2.0**-5),
 )
@@ -45,7 +45,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 axes,
                 partial(_qkv, plan.format, axes, level, scale),
                 operation=Operation("attention", scale=scale),
-                smoke=level in (-60_000, 10_000) and axes.n_k < 20,
+                smoke=level in (-60_000, 10_000) and axes.n_k == 16,
                 notes={"level": float(level)},
             )
 

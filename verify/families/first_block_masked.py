@@ -43,18 +43,22 @@ def _cases(plan: Plan) -> Iterator[Case]:
     axes = Axes(16, 256)
     for side in ("left", "right"):
         for masked in MASKED:
-            for level in (0.0, -200.0) if masked != 16 else (-200.0,):
+            for level in (0.0, -200.0) if masked == 64 else (-200.0,):
                 yield plan.attention(
                     NAME,
                     f"{side}{masked}-S{level:.0f}",
                     axes,
                     partial(_qkv, axes, side, masked, level, False),
                     extras=("mask",),
-                    smoke=masked == 129 and level == -200,
+                    smoke=masked == 129 and side == "left",
+                    extensive=masked == 64 and side == "right",
                 )
         recipe = partial(_qkv, axes, side, 64, -200.0, True)
         if plan.format.specials == "ieee":
-            yield plan.attention(NAME, f"{side}64-bias", axes, recipe, extras=("bias",))
+            extensive = side == "right"
+            yield plan.attention(
+                NAME, f"{side}64-bias", axes, recipe, extras=("bias",), extensive=extensive
+            )
 
 
 FAMILY = Family(

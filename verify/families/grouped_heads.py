@@ -37,7 +37,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention":
         return
     for axes in SHAPES:
-        for named in (True, False) if axes.kv_heads == 2 else (False,):
+        for named in (True, False) if axes.heads == 6 else (False,):
             name = "named" if named else "normal"
             smoke = named and axes.heads == 6
             yield plan.attention(NAME, name, axes, partial(_qkv, axes, named), smoke=smoke)

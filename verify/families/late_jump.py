@@ -41,17 +41,17 @@ def _x(shape: tuple[int, int], jump: int, late: int, draws: Draws) -> Array:
 def _cases(plan: Plan) -> Iterator[Case]:
     for jump in JUMPS:
         for late, name in ((1, "last-key"), (16, "last-block"), (-16, "fall")):
-            if jump in (30, 105) and late == 16:
-                continue
+            extensive = (jump, late) in ((30, 1), (30, 16), (90, 16), (105, 16), (105, -16))
             if plan.operation == "attention":
                 axes = Axes(8, 256) if late != 1 else Axes(16, 64)
                 recipe = partial(_qkv, plan.format, axes, jump, late)
+                smoke = jump == 200 and late == -16
                 yield plan.attention(
-                    NAME, f"{name}-{jump}", axes, recipe, smoke=jump == 200 and late == -16
+                    NAME, f"{name}-{jump}", axes, recipe, smoke=smoke, extensive=extensive
                 )
             else:
                 recipe_x = partial(_x, (4, 256), jump, late)
-                yield plan.rows(NAME, f"{name}-{jump}", (4, 256), recipe_x)
+                yield plan.rows(NAME, f"{name}-{jump}", (4, 256), recipe_x, extensive=extensive)
 
 
 FAMILY = Family(

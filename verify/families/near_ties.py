@@ -38,7 +38,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
     for level in LEVELS:
         name, notes = f"S{level}", {"level": float(level)}
         if plan.operation == "attention":
-            for axes in (Axes(16, 32), Axes(5, 67, d=256))[: 1 if level == 128 else 2]:
+            for axes in (Axes(16, 32), Axes(5, 67, d=256))[: 2 if level == 32 else 1]:
                 recipe = partial(_qkv, plan.format, axes, level)
                 yield plan.attention(NAME, name, axes, recipe, notes=notes)
         else:

@@ -41,19 +41,17 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for axes in SHAPES:
             for name, place in _places(axes.n_k).items():
-                if name != "last" and axes.n_k != 515:
-                    continue
-                smoke = name == "last" and axes.n_k < 600
+                extensive = name != "last" and axes.n_k != 515
+                smoke = name == "last" and axes.n_k in (129, 515)
                 recipe = partial(_qkv, plan.format, axes, place, -20)
-                yield plan.attention(NAME, name, axes, recipe, smoke=smoke)
+                yield plan.attention(NAME, name, axes, recipe, smoke=smoke, extensive=extensive)
         return
     for n in (65, 1023, 4096):
         for name, place in _places(n).items():
-            if name != "last" and n != 1023:
-                continue
+            extensive = name != "last" and n != 1023
             smoke = name == "last" and n == 1023
             recipe_x = partial(_x, (2, n), place)
-            yield plan.rows(NAME, name, (2, n), recipe_x, smoke=smoke)
+            yield plan.rows(NAME, name, (2, n), recipe_x, smoke=smoke, extensive=extensive)
 
 
 FAMILY = Family(

@@ -29,9 +29,9 @@ def _cases(plan: Plan) -> Iterator[Case]:
     for n in COUNTS:
         if plan.operation == "attention":
             axes = Axes(n, n, d=16) if n > 20 else Axes(2, n, d=16)
-            yield plan.attention(NAME, "", axes, partial(_qkv, axes))
+            yield plan.attention(NAME, "", axes, partial(_qkv, axes), extensive=n in (11, 96))
         else:
-            yield plan.rows(NAME, "", (1, n), partial(_x, n))
+            yield plan.rows(NAME, "", (1, n), partial(_x, n), extensive=n in (11, 96))
 
 
 FAMILY = Family(

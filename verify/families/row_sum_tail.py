@@ -47,12 +47,14 @@ def _cases(plan: Plan) -> Iterator[Case]:
     for name, tail in _tails(plan.format):
         for n, place in ((512, 0), (1023, 1022)):
             case = f"{name}-{place}"
+            extensive = place > 0 and not name.startswith(plan.format.name)
             if plan.operation == "attention":
                 axes = Axes(2, n)
                 recipe = partial(_qkv, plan.format, axes, tail, place)
-                yield plan.attention(NAME, case, axes, recipe)
+                yield plan.attention(NAME, case, axes, recipe, extensive=extensive)
             else:
-                yield plan.rows(NAME, case, (1, n), partial(_x, n, tail, place))
+                recipe_x = partial(_x, n, tail, place)
+                yield plan.rows(NAME, case, (1, n), recipe_x, extensive=extensive)
 
 
 FAMILY = Family(

@@ -23,7 +23,8 @@ FINE = -6  # attention scores are multiples of 2^FINE
 DECADES = (1000, 10_000, 100_000)
 SPREAD = 4 * 64  # the other scores of a row lie within 4 of the level
 FAR = 225  # 225 2^120 = 2.99e38
-SMOKE = ("fp32-overflow-above", "fp32-zero-below")
+SMOKE = ("fp32-overflow-above-top", "fp32-zero-below-top")
+RARE = tuple(f"-{decade}-tail" for decade in DECADES)
 Level = tuple[int, int]  # (m, e) stands for m 2^e
 
 
@@ -56,7 +57,7 @@ def row_levels(fmt: Format) -> dict[str, Level]:
             found |= {f"{decade}": (units, exponent), f"-{decade}": (-units, exponent)}
     if fmt.emax == 15:
         found |= {"65472": (2046, 5), "65504": (2047, 5), "-65504": (-2047, 5)}
-    else:
+    elif fmt.emax == 127:
         found |= {"3e38": (FAR, 120), "-3e38": (-FAR, 120)}
     return found
 
@@ -105,32 +106,49 @@ def _x(fmt: Format, shape: tuple[int, int], name: str, level: Level, draws: Draw
     return fmt.round(x, saturate=True)
 
 
-def _named(found: dict[str, Level]) -> Iterator[tuple[str, Level, bool, dict[str, float]]]:
+def _named(found: dict[str, Level]) -> Iterator[tuple[str, Level]]:
     for name, level in found.items():
-        notes = {"level": float(np.ldexp(float(level[0]), level[1]))}
-        yield f"{name}-top", level, name in SMOKE, notes
+        yield f"{name}-top", level
         if level[0] < 0:
-            yield f"{name}-tail", level, False, notes
+            yield f"{name}-tail", level
+
+
+def _value(level: Level) -> float:
+    return float(np.ldexp(float(level[0]), level[1]))
 
 
 def _attention(plan: Plan) -> Iterator[Case]:
     axes = Axes(16, 16)
-    for name, (units, _), smoke, notes in _named(levels(plan.format)):
-        recipe = partial(_qkv, plan.format, axes, name, units)
-        yield plan.attention(NAME, name, axes, recipe, smoke=smoke, notes=notes)
+    for name, level in _named(levels(plan.format)):
+        yield plan.attention(
+            NAME,
+            name,
+            axes,
+            partial(_qkv, plan.format, axes, name, level[0]),
+            smoke=name in SMOKE,
+            extensive=name in RARE,
+            notes={"level": _value(level)},
+        )
     axes = Axes(4, 16)
     unit = 13 if plan.format.emax == 15 else 120
     for top in (FAR, -FAR + 30):
-        level = float(np.ldexp(float(top), unit))
+        value = _value((top, unit))
         recipe = partial(_far_qkv, plan.format, axes, top, unit)
-        yield plan.attention(NAME, f"{level:.0e}-top", axes, recipe, notes={"level": level})
+        yield plan.attention(NAME, f"{value:.0e}-top", axes, recipe, notes={"level": value})
 
 
 def _rows(plan: Plan) -> Iterator[Case]:
     shape = (4, 64)
-    for name, level, smoke, notes in _named(row_levels(plan.format)):
-        recipe = partial(_x, plan.format, shape, name, level)
-        yield plan.rows(NAME, name, shape, recipe, smoke=smoke, notes=notes)
+    for name, level in _named(row_levels(plan.format)):
+        yield plan.rows(
+            NAME,
+            name,
+            shape,
+            partial(_x, plan.format, shape, name, level),
+            smoke=name in SMOKE,
+            extensive=name in RARE,
+            notes={"level": _value(level)},
+        )
 
 
 def _cases(plan: Plan) -> Iterator[Case]:

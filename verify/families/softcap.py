@@ -38,6 +38,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 partial(_qkv, axes, cap * part),
                 operation=Operation("attention", softcap=cap),
                 smoke=cap == 30 and name == "one",
+                extensive=cap == 50 and name != "ten",
             )
 
 

@@ -50,6 +50,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 operation=operation,
                 extras=extras,
                 smoke=name == "mask" and axes.n_q == 6,
+                extensive=name != "mask" and axes.n_q == 64,
             )
 
 

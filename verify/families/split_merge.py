@@ -56,7 +56,9 @@ def _cases(plan: Plan) -> Iterator[Case]:
         extras = ("mask",) if kind.startswith("masked") else ()
         axes = Axes(3, 512)
         recipe = partial(_qkv, plan.format, axes, kind)
-        yield plan.attention(NAME, kind, axes, recipe, extras=extras)
+        yield plan.attention(
+            NAME, kind, axes, recipe, extras=extras, extensive=kind == "masked-middle"
+        )
     for axes in (Axes(3, 5), Axes(3, 37)):  # fewer keys than parts
         yield plan.attention(NAME, "few", axes, partial(_qkv, plan.format, axes, "live"))
 

@@ -50,12 +50,20 @@ def _cases(plan: Plan) -> Iterator[Case]:
                     axes,
                     partial(_qkv, plan.format, axes, step),
                     smoke=smoke and axes.n_k == 512,
+                    extensive=axes.n_k == 64 and name in ("2.625", "20"),
                 )
         else:
             for shape in ((4, 512), (4, 333)):
                 recipe = partial(_x, shape, step)
-                smoke = smoke and shape[1] == 512
-                yield plan.rows(NAME, f"step{name}", shape, recipe, smoke=smoke)
+                odd = shape == (4, 333)
+                yield plan.rows(
+                    NAME,
+                    f"step{name}",
+                    shape,
+                    recipe,
+                    smoke=smoke and not odd,
+                    extensive=odd and name in ("4", "5"),
+                )
 
 
 FAMILY = Family(

@@ -40,7 +40,9 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for which in ("q", "k"):
             for axes in (_shapes.SQUARE, Axes(3, 67, d=16)):
-                yield plan.attention(NAME, which, axes, partial(_qkv, plan.format, axes, which))
+                recipe = partial(_qkv, plan.format, axes, which)
+                extensive = which == "q" and axes.n_q == 3
+                yield plan.attention(NAME, which, axes, recipe, extensive=extensive)
 
 
 FAMILY = Family(

@@ -29,7 +29,9 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for name, size in SIZES.items():
             for axes in (_shapes.SQUARE, Axes(3, 131, d=16)):
-                yield plan.attention(NAME, name, axes, partial(_qkv, plan.format, axes, size))
+                recipe = partial(_qkv, plan.format, axes, size)
+                extensive = name == "edge" and axes.n_q == 3
+                yield plan.attention(NAME, name, axes, recipe, extensive=extensive)
 
 
 FAMILY = Family(

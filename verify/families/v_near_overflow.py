@@ -34,6 +34,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                     name + "-one-sign" * one_sign,
                     axes,
                     partial(_qkv, plan.format, axes, divide, one_sign),
+                    extensive=axes.n_k == 259 and not (divide == 1024 and one_sign),
                 )
 
 

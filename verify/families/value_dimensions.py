@@ -19,7 +19,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for d, d_v in PAIRS:
             axes = Axes(16, 32, d=d, d_v=d_v) if d == 64 else Axes(5, 37, d=d, d_v=d_v)
-            yield plan.attention(NAME, "", axes, partial(normal_qkv, axes))
+            yield plan.attention(NAME, "", axes, partial(normal_qkv, axes), extensive=d == 576)
 
 
 FAMILY = Family(
