@@ -41,6 +41,7 @@ class Declaration:
     without          features that it does not claim although its signature would allow them
     corner           the diagonal of `causal` and `window`
     empty_row        what a row without keys gives: '0', 'nan', 'mean' (of V) or 'any'
+    empty_lse        the log-sum-exp of such a row: '-inf', 'inf', '0' or 'any'
     lse_base         'e' or '2'
     deterministic    equal calls give equal bits
     batch_invariant  a batch row has the same bits alone
@@ -55,6 +56,7 @@ class Declaration:
     without: tuple[str, ...] = ()
     corner: Corner = "bottom-right"
     empty_row: Literal["0", "nan", "mean", "any"] | None = None
+    empty_lse: Literal["-inf", "inf", "0", "any"] = "-inf"
     lse_base: Literal["e", "2"] = "e"
     deterministic: bool = False
     batch_invariant: bool = False

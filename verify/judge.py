@@ -58,6 +58,7 @@ class Limits:
     probable   bound of the statistical tier; above it is SUSPECT, never a failure
     flagged    overflow or underflow is permitted by the model
     excused    a non-finite output is permitted as well (never by a missing shift)
+    ignored    the kernel declares nothing about the element: anything is accepted
     signal     sum P|v|, or |truth|: a bound at or above it is vacuous
     """
 
@@ -65,6 +66,7 @@ class Limits:
     probable: Array
     flagged: Mask
     excused: Mask
+    ignored: Mask
     signal: Array | None
 
 
@@ -98,9 +100,9 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
     """
     allowed = (output_classes(values) & truth.classes) != 0
     excused = limits.excused & ((truth.classes & FINITE) != 0)
-    wrong_class = ~allowed & ~excused
-    unknown = ((truth.classes & FINITE) != 0) & ~np.isfinite(truth.radius)
-    numeric = allowed & error.comparable & ~limits.flagged
+    wrong_class = ~allowed & ~excused & ~limits.ignored
+    unknown = ((truth.classes & FINITE) != 0) & ~np.isfinite(truth.radius) & ~limits.ignored
+    numeric = allowed & error.comparable & ~limits.flagged & ~limits.ignored
     # `not (error <= bound)`: a NaN in either must not read as agreement.
     within = numeric & (error.upper <= limits.bound)
     beyond = numeric & (error.lower > limits.bound)
@@ -108,7 +110,9 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
     signal = np.full(values.shape, np.inf) if limits.signal is None else limits.signal
     vacuous = within & (limits.bound >= signal) & (limits.bound > 0)
     judged = within & ~vacuous
-    special = allowed & ~error.comparable & ~unknown  # NaN or infinity exactly where it must be
+    special = (
+        allowed & ~error.comparable & ~unknown & ~limits.ignored
+    )  # NaN or infinity exactly where it must be
     ratio = _ratio(error.upper, limits.bound, numeric)
     fail = wrong_class | beyond
     counts = {
@@ -116,7 +120,7 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
         "judged": int(judged.sum() + special.sum()),
         "failed": int(fail.sum()),
         "inconclusive": int(undecided.sum()),
-        "flagged": int((limits.flagged & ~wrong_class).sum()),
+        "flagged": int(((limits.flagged | limits.ignored) & ~wrong_class).sum()),
         "vacuous": int(vacuous.sum()),
         "suspect": int((numeric & ~beyond & (error.lower > limits.probable)).sum()),
     }

@@ -175,9 +175,7 @@ def decide(
     )
 
 
-def score_range(
-    operation: Operation, inputs: Inputs, oracle: Oracle
-) -> tuple[float, float] | None:
+def score_range(operation: Operation, inputs: Inputs, oracle: Oracle) -> tuple[float, float] | None:
     """Smallest and largest finite score of a case."""
     scores = oracle.decomposition(operation, inputs).score
     finite = scores[np.isfinite(scores)]
@@ -192,11 +190,10 @@ def output_limits(limit: Bound, truth: Truth, shifted: bool) -> Limits:
     """
     flagged = limit.flagged
     excused = flagged if shifted else np.zeros_like(flagged)
+    ignored = np.zeros_like(flagged)
     if truth.unspecified is not None:
-        wide = np.broadcast_to(truth.unspecified[..., None], flagged.shape)
-        flagged, excused = flagged | wide, excused | wide
-    signal = truth.magnitude if truth.magnitude is not None else None
-    return Limits(limit.total, limit.probable, flagged, excused, signal)
+        ignored |= truth.unspecified[..., None]
+    return Limits(limit.total, limit.probable, flagged, excused, ignored, truth.magnitude)
 
 
 def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Limits:
@@ -209,9 +206,10 @@ def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Lim
         size = np.where(truth.lse.classes == FINITE, np.abs(truth.lse.hi), 0.0)
         total = (total * 1.4427 + 2 * BINARY32.u * size) * (1 + 2.0**-30)
     excused = flagged if shifted else np.zeros_like(flagged)
-    if truth.unspecified is not None:
-        flagged, excused = flagged | truth.unspecified, excused | truth.unspecified
-    return Limits(total, total, flagged, excused, None)
+    ignored = np.zeros_like(flagged)
+    if truth.unspecified_lse is not None:
+        ignored |= truth.unspecified_lse
+    return Limits(total, total, flagged, excused, ignored, None)
 
 
 def grade(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import references
 from references.decompose import Decomposition, decompose, decompose_softmax
-from references.enclosure import FINITE, NAN, TIERS, AttentionTruth, Enclosure
+from references.enclosure import FINITE, NAN, POSITIVE_INFINITY, TIERS, AttentionTruth, Enclosure
 from verify.case import Inputs
 from verify.declaration import Declaration
 from verify.errors import OracleError
@@ -33,13 +33,15 @@ class Truth:
     """Enclosures of what the kernel should return.
 
     magnitude      sum P|v| (attention only), the shape of the output
-    unspecified    rows about which the kernel declares nothing: anything is accepted there
+    unspecified    rows about which the kernel declares nothing: anything is accepted there;
+                   unspecified_lse the same for the log-sum-exp
     """
 
     output: Enclosure
     lse: Enclosure | None = None
     magnitude: Array | None = None
     unspecified: NDArray[np.bool_] | None = None
+    unspecified_lse: NDArray[np.bool_] | None = None
 
     @property
     def tier(self) -> str:
@@ -69,12 +71,18 @@ class Oracle:
         if declared.empty_row in ("nan", "mean"):
             output = self._empty_rows(output, operation, inputs, declared.empty_row)
         lse = base_two(found.lse) if declared.lse_base == "2" else found.lse
-        unspecified = self._unspecified(operation, inputs, declared)
-        return Truth(output, lse, found.magnitude, unspecified)
+        if declared.empty_lse in ("inf", "0"):
+            empty = self.decomposition(operation, inputs).empty
+            lse = _empty_lse(lse, empty, declared.empty_lse)
+        rows = self._unspecified(operation, inputs, declared)
+        free = rows | self.decomposition(operation, inputs).empty
+        return Truth(
+            output, lse, found.magnitude, rows, free if declared.empty_lse == "any" else rows
+        )
 
     def _unspecified(
         self, operation: Operation, inputs: Inputs, declared: Declaration
-    ) -> NDArray[np.bool_] | None:
+    ) -> NDArray[np.bool_]:
         """Rows that a declaration takes out: empty ones ('any'), and those that see nothing of a
         NaN or infinity which the kernel declares may leak."""
         rows = np.zeros(inputs["q"].shape[:3], np.bool_)
@@ -83,7 +91,7 @@ class Oracle:
         if declared.masked_nonfinite == "leaks":
             rows |= _hidden_nonfinite(self.decomposition(operation, inputs).visible, inputs)
             rows |= self._hidden_overflow(operation, inputs)
-        return rows if rows.any() else None
+        return rows
 
     def confirm(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
         """The same by the next more certain tier: what a FAIL or an undecided verdict rests on.
@@ -190,6 +198,18 @@ class Oracle:
         require_overlap(found.output[row], exact.output[row], what)
         require_overlap(found.lse[row], exact.lse[row], what)
         self.audits += 1
+
+
+def _empty_lse(lse: Enclosure, empty: NDArray[np.bool_], declared: str) -> Enclosure:
+    """The log-sum-exp with what is declared for rows without keys: 'inf' or '0'."""
+    value, classes = {"inf": (np.inf, POSITIVE_INFINITY), "0": (0.0, FINITE)}[declared]
+    return replace(
+        lse,
+        hi=np.where(empty, value, lse.hi),
+        lo=np.where(empty, 0.0, lse.lo),
+        radius=np.where(empty, 0.0, lse.radius),
+        classes=np.where(empty, classes, lse.classes).astype(np.uint8),
+    )
 
 
 def _hidden_nonfinite(visible: NDArray[np.bool_], inputs: Inputs) -> NDArray[np.bool_]:

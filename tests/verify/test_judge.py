@@ -25,6 +25,7 @@ def verdict(
     *,
     flagged: bool = False,
     excused: bool = False,
+    ignored: bool = False,
     signal: float = np.inf,
     probable: float = np.inf,
 ) -> Judgement:
@@ -34,6 +35,7 @@ def verdict(
         np.full_like(v, probable),
         np.full(v.shape, flagged),
         np.full(v.shape, excused),
+        np.full(v.shape, ignored),
         np.full_like(v, signal),
     )
     return judge(v, truth, error_interval(v, truth), limits)
@@ -76,6 +78,13 @@ def test_flagged_overflow_is_out_of_scope_only_where_the_model_excuses_it() -> N
     forgiven = verdict([np.inf], truth, 0.1, flagged=True, excused=True)
     assert forgiven.verdict is Verdict.OUT_OF_SCOPE
     assert verdict([np.inf], truth, 0.1, flagged=True).verdict is Verdict.FAIL
+
+
+def test_what_the_kernel_declares_nothing_about_is_ignored() -> None:
+    """NaN, infinity, any number: out of scope, whatever the truth."""
+    for value in (np.nan, np.inf, 5.0):
+        found = verdict([value], enclosure([1.0]), 0.1, ignored=True)
+        assert found.verdict is Verdict.OUT_OF_SCOPE
 
 
 def test_bound_above_the_signal_is_vacuous_not_a_pass() -> None:
