@@ -166,6 +166,16 @@ class ArithmeticModel:
             return self.exp_relative
         return 2 * self.exp_ulps * FORMATS[self.softmax_format].u
 
+    @property
+    def rounds_p(self) -> bool:
+        """Whether P loses bits when it is stored: not where it stays in the softmax's format."""
+        return self.p_format != self.softmax_format
+
+    @property
+    def sums_rounded_p(self) -> bool:
+        """Whether the rounding of P is common to the row sum and to P V."""
+        return self.rounds_p and self.row_sum_of == "rounded" and not self.p_normalised
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -226,7 +236,7 @@ def _free(name: str, fmt: str, **fixed: Any) -> tuple[ArithmeticModel, ...]:
     base = ArithmeticModel(name=name, input=fmt, output=fmt, p_format=fmt, **_FREE)
     base = replace(base, **fixed)
     # rounded and unrounded P are the same where P stays in the format of the softmax
-    forms = _FORMS if base.p_format != base.softmax_format else (_FORMS[0], _FORMS[2])
+    forms = _FORMS if base.rounds_p else (_FORMS[0], _FORMS[2])
     return tuple(replace(base, **form) for form in forms)
 
 

@@ -204,9 +204,10 @@ def product_error(rows: Rows, variant: _Variant, row_sum: RowSumError) -> Produc
     lost = _small_p(rows, variant, units, absolute)
     lowest = (acc.eta + _unnormalised(rows, model, absolute)) * units
     lowest = lowest + _rescale_underflow(variant, merges) * units
+    # the last quotient; those of normalised P are seen to in `_small_p`
     lowest = lowest + FORMATS[model.softmax_format].underflow_unit(flush=model.flush_to_zero)
     everything = rounded * mass + error + (1 + kappa) * lost + lowest
-    in_p = 0.0 if w.in_p else FORMATS[model.p_format].u
+    in_p = 0.0 if w.in_p or not model.rounds_p else FORMATS[model.p_format].u
     variance = variance + in_p**2 * (rows.p**2 @ rows.values**2)
     variance = variance + acc.unit**2 * (variant.exps.rescales + merges) * mass**2
     bias = (rounded - in_p) * mass + (1 + kappa) * lost + lowest
@@ -218,7 +219,7 @@ def product_error(rows: Rows, variant: _Variant, row_sum: RowSumError) -> Produc
 
 def _p_rounding(model: ArithmeticModel, w: Weights) -> float:
     """Relative error of P and of the converted operands, where it is not part of the weights."""
-    growth = 1.0 if w.in_p else 1 + FORMATS[model.p_format].u
+    growth = 1.0 if w.in_p or not model.rounds_p else 1 + FORMATS[model.p_format].u
     if model.convert:
         growth *= (1 + FORMATS[model.convert[0]].unit_roundoff(model.convert[1])) ** 2
     return growth - 1

@@ -119,8 +119,10 @@ def _rescales(rows: Rows, model: ArithmeticModel) -> Array:
     """R: how often the running maximum may change after the first live key."""
     if model.block is None or not model.shift:
         return np.zeros(rows.count.shape)
-    blocks = math.ceil(rows.n / model.block)
-    return np.minimum(blocks - 1, np.maximum(rows.count - 1, 0))
+    keys = rows.n - (1 if rows.has_sink else 0)
+    # the sink may come on its own, after the last block
+    steps = math.ceil(keys / model.block) + (1 if rows.has_sink else 0)
+    return np.minimum(max(steps - 1, 0), np.maximum(rows.count - 1, 0))
 
 
 def _sink_above(rows: Rows) -> Array:
@@ -180,7 +182,9 @@ def _common_factor(
     u = FORMATS[model.softmax_format].u
     # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
     residual = 3 * u * size if model.exponential == "fma" else 0.0
-    least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, _LARGEST_EXPONENT))
+    least = (1 - model.exp_error) * np.exp(
+        -np.minimum(model.max_offset + residual, _LARGEST_EXPONENT)
+    )
     low = -np.minimum(offset, _LARGEST_EXPONENT)
     high = np.minimum(offset + lag + above, _LARGEST_EXPONENT)
     return low, high, least + np.zeros(rho.shape)

@@ -51,12 +51,13 @@ def weights(rows: Rows, model: ArithmeticModel, exps: Exponentials) -> Weights:
     Shapes      see `Weights`.
     Definition  up = exp(theta) E (1 + u_P) - 1 and low = exp(-theta)(2 - E)(1 - u_P), u_P = 0
                 unless the row sum adds rounded P: then the rounding of P is part of the weight.
-    Guarantee   see `Weights`; largest = min(1, w/(w + sum_k p_k low_k - p_j low_j)), w = p (1+up).
+    Guarantee   see `Weights`; largest = min(1, w/(w + sum_k p_k low_k - p_j low_j)), w = p (1+up);
+                least = sum_k p_k low_k - underflow, or what the shift guarantees.
     Requires    no flag O1 to O4.
     Special     O6 where the sum of the weights may vanish.
     Source      docs/theory/bounds.md, section 4.
     """
-    rounded = model.row_sum_of == "rounded" and not model.p_normalised
+    rounded = model.sums_rounded_p
     in_p = FORMATS[model.p_format].u if rounded else 0.0
     log_up = exps.log_e + math.log1p(in_p)
     scale, offset = np.exp(log_up), np.expm1(log_up)
@@ -70,9 +71,12 @@ def weights(rows: Rows, model: ArithmeticModel, exps: Exponentials) -> Weights:
         absolute_sum = absolute.sum(axis=2, keepdims=True)
         upper = upper + absolute
     least = low.sum(axis=2, keepdims=True) * (1 - 2.0**-40) - absolute_sum
+    rest = np.maximum(least - low, 0.0)
+    # a shifted row sum cannot vanish, whatever the errors of the scores
+    shifted = exps.least_sum * (1 - in_p) * np.exp(-exps.log_c_upper) / rows.row_sum
+    least = np.maximum(least, shifted)
     flags = exps.flags | {"O6": (least <= 0) & ~rows.empty}
     least = np.maximum(least, 1e-290)
-    rest = np.maximum(least - low, 0.0)
     largest = np.divide(upper, upper + rest, out=np.zeros(upper.shape), where=upper > 0)
     return Weights(
         scale=scale,
@@ -99,6 +103,8 @@ def _small(
 ) -> Booleans | None:
     """Keys whose P may fall below the normal range of its format."""
     fmt = FORMATS[model.p_format]
+    if not model.rounds_p and not model.flush_p and not model.p_normalised:
+        return None
     if model.p_normalised:
         # an upper bound of l_hat, in units of C; the 2 covers the division
         roundings = rows.count + exps.rescales + model.splits
@@ -133,5 +139,7 @@ def _absolute(
 
 def p_underflow(model: ArithmeticModel) -> float:
     """Absolute error of P by underflow in its format, in units of P before the offset."""
+    if not model.rounds_p and not model.flush_p:
+        return 0.0
     unit = FORMATS[model.p_format].underflow_unit(flush=model.flush_p)
     return float(unit * 2.0**-model.p_offset)

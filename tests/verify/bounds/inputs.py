@@ -125,7 +125,7 @@ def _subnormal(
 def _overflowing_products(
     m: int, n: int, d: int, c: int, fmt: str, rng: np.random.Generator
 ) -> tuple[Array, Array, Array]:
-    q, k, v = _normal(m, n, d, c, rng)
+    _, k, v = _normal(m, n, d, c, rng)
     return np.full((m, d), 64.0), np.where(np.arange(d) % 2 == 0, 64.0, -64.0) + k, v
 
 
@@ -196,17 +196,13 @@ def seed_of(*key: object) -> int:
     return zlib.crc32(repr(key).encode())
 
 
-def problem(
-    family: str, shape: tuple[int, int, int, int], fmt: str, seed: int = 0
-) -> Problem:
+def problem(family: str, shape: tuple[int, int, int, int], fmt: str, seed: int = 0) -> Problem:
     """A problem of shape (m, n, d, d_v) in a format; `family` is one of FAMILIES or OPTIONS."""
     m, n, d, c = shape
     rng = np.random.default_rng(seed_of(family, shape, seed))
     make = FAMILIES.get(family, FAMILIES["normal"])
     most = FORMATS[fmt].largest
-    q, k, v = (
-        rounded(np.clip(x, -most, most), fmt) for x in make(m, n, d, c, fmt, rng)
-    )
+    q, k, v = (rounded(np.clip(x, -most, most), fmt) for x in make(m, n, d, c, fmt, rng))
     visible = np.ones((m, n), dtype=bool)
     found = Problem(q, k, v, 1 / math.sqrt(d), visible)
     return _with_option(found, family, fmt, rng)

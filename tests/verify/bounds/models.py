@@ -1,4 +1,4 @@
-"""Models under test: single ways to compute, each a narrow instance of what a kernel may declare."""
+"""Models under test: single ways to compute, each one that a kernel may declare."""
 
 from __future__ import annotations
 

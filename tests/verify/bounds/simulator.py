@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +139,10 @@ def _exponent(x: Array, lowest: float) -> NDArray[np.int64]:
 
 def row_total(model: ArithmeticModel, start: Array, x: Array) -> Array:
     """The row sum of a block, added to the running one."""
-    add = lambda t: rounded(t, model.row_sum.format, model.row_sum.mode, model.flush_to_zero)  # noqa: E731
+
+    def add(t: Array) -> Array:
+        return rounded(t, model.row_sum.format, model.row_sum.mode, model.flush_to_zero)
+
     if model.row_sum_order == "pairwise":
         while x.shape[1] > 1:
             if x.shape[1] % 2:
@@ -158,9 +162,7 @@ def scores(problem: Problem, machine: Machine) -> tuple[Array, float]:
     model = machine.model
     q, k = _operands(problem, machine)
     emin = FORMATS[model.convert[0] if model.convert else model.operands].emin
-    y = accumulate(
-        model.qk, np.zeros((len(q), len(k))), q, k.T, (emin, emin), model.flush_to_zero
-    )
+    y = accumulate(model.qk, np.zeros((len(q), len(k))), q, k.T, (emin, emin), model.flush_to_zero)
     y = _stored(model, y, each=True)
     plain = problem.softcap is None and problem.bias is None and problem.sink is None
     constant = 1.0
@@ -178,7 +180,10 @@ def scores(problem: Problem, machine: Machine) -> tuple[Array, float]:
 def _operands(problem: Problem, machine: Machine) -> tuple[Array, Array]:
     model = machine.model
     q, k = problem.q, problem.k
-    to = lambda x: rounded(x, model.operands, flush=model.flush_to_zero)  # noqa: E731
+
+    def to(x: Array) -> Array:
+        return rounded(x, model.operands, flush=model.flush_to_zero)
+
     if model.scale_position == "query":
         q = to(q * rounded(np.array(problem.scale), model.scale_format))
     if model.scale_position == "both":
@@ -269,7 +274,7 @@ def simulate(problem: Problem, model: ArithmeticModel, seed: int = 0) -> tuple[A
         edges = np.linspace(0, len(problem.k), model.splits + 1).astype(int)
         parts = [
             _part(problem, exponent, s, slice(a, b), sink=i == 0)
-            for i, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True))
+            for i, (a, b) in enumerate(pairwise(edges))
         ]
         output, lse = parts[0] if len(parts) == 1 else _merged(machine, parts)
         return rounded(output, model.output), rounded(lse, model.lse_format)
@@ -286,7 +291,7 @@ def _part(
     for block in _blocks(model, keys):
         _visit(problem, exponent, state, s[:, block], problem.v[block], weights)
     if sink and problem.sink is not None:
-        _visit_sink(problem.sink, exponent, state)
+        _visit_sink(problem.sink, exponent, state, weights)
     nothing = state.l == 0
     l = np.where(nothing, 1.0, state.l)  # noqa: E741
     if model.p_normalised:
@@ -348,7 +353,12 @@ def _visit(
     state.o = _products(model, state.o, p, v)
 
 
-def _visit_sink(sink: float, exponent: Exponent, state: State) -> None:
+def _visit_sink(
+    sink: float,
+    exponent: Exponent,
+    state: State,
+    weights: list[tuple[Array, Array, Array]],
+) -> None:
     model = exponent.machine.model
     value = exponent.machine.r(np.full(len(state.l), sink))
     if model.stored_scores:
@@ -361,6 +371,7 @@ def _visit_sink(sink: float, exponent: Exponent, state: State) -> None:
     state.l = rounded(state.l * alpha, model.row_sum.format)
     state.l = row_total(model, state.l, e)
     state.o = rounded(state.o * alpha[:, None], "fp32")
+    weights[:] = [(exponent.machine.r(w * alpha[:, None]), v, b) for w, v, b in weights]
 
 
 def _stored_p(model: ArithmeticModel, p: Array) -> Array:
@@ -382,7 +393,10 @@ def _products(model: ArithmeticModel, start: Array, p: Array, v: Array) -> Array
 
 
 def _normalised(
-    exponent: Exponent, state: State, weights: list[tuple[Array, Array, Array]], l: Array  # noqa: E741
+    exponent: Exponent,
+    state: State,
+    weights: list[tuple[Array, Array, Array]],
+    l: Array,  # noqa: E741
 ) -> Array:
     machine, model = exponent.machine, exponent.machine.model
     o = state.o
@@ -415,9 +429,7 @@ def _merged(machine: Machine, parts: list[tuple[Array, Array]]) -> tuple[Array, 
 # --- softmax alone ----------------------------------------------------------------------------
 
 
-def simulate_softmax(
-    name: str, x: Array, model: ArithmeticModel, seed: int = 0
-) -> Array:
+def simulate_softmax(name: str, x: Array, model: ArithmeticModel, seed: int = 0) -> Array:
     """softmax, log_softmax or logsumexp of rows under the model."""
     machine = Machine(model, np.random.default_rng(seed))
     rows, n = x.shape
