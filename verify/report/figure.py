@@ -1,0 +1,135 @@
+"""Figures: matplotlib drawings as inline SVG that follows the page's light and dark colours.
+
+Drawings use stand-in colours; each becomes a CSS variable of the page.  Text stays text, so that it
+can be read out, searched and printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from verify.report.template import render
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, BAD, GOOD, PAPER = (f"#0101{i:02x}" for i in range(1, 7))
+# Okabe and Ito's colours, told apart also by readers who are colour-blind.
+SERIES = tuple(f"#0202{i:02x}" for i in range(1, 8))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+MARKER_TEXT = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀", "▶")
+_NAMES = dict(zip((INK, MUTED, GRID, BAD, GOOD, PAPER), "ink muted grid bad good paper".split(), strict=True))
+VARIABLES = {c: f"var(--{n})" for c, n in _NAMES.items()} | {
+    c: f"var(--s{i})" for i, c in enumerate(SERIES, 1)
+}
+
+TEMPLATE = """
+<figure class="chart">
+<figcaption>{{ caption }}</figcaption>
+<div class="scroll" role="region" tabindex="0" aria-label="{{ title }}">{{ svg }}</div>
+{{ below }}
+</figure>
+"""
+
+
+def figure(
+    title: str,
+    caption: str,
+    text: str,
+    size: tuple[float, float],
+    paint: Callable[[Figure], None],
+    below: str = "",
+) -> Markup:
+    """A figure with its caption.
+
+    size    width and height in CSS pixels at full size; a narrow page scrolls it in its box
+    text    what the picture shows, in words, for those who cannot see it
+    below   markup under the picture: a legend, a table of its numbers
+    """
+    drawing = svg(title, text, size, paint)
+    return render(TEMPLATE, title=title, caption=caption, svg=drawing, below=below)
+
+
+def svg(
+    title: str, text: str, size: tuple[float, float], paint: Callable[[Figure], None]
+) -> Markup:
+    """The drawing alone, labelled for screen readers."""
+    drawn = _draw(size, paint)
+    key = "f" + hashlib.sha256((title + drawn).encode()).hexdigest()[:8]
+    return render(
+        '<svg class="plot" role="img" aria-label="{{ label }}" viewBox="0 0 {{ w }} {{ h }}" '
+        'style="width:{{ w }}px">{{ body }}</svg>',
+        label=f"{title}. {text}",
+        w=f"{size[0]:g}",
+        h=f"{size[1]:g}",
+        body=_markup(_compact(drawn, key)),
+    )
+
+
+def _draw(size: tuple[float, float], paint: Callable[[Figure], None]) -> str:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "attncert",
+        "path.simplify": False,
+        "text.parse_math": False,  # a kernel's name may contain a dollar sign
+        "font.size": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.8,
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": INK,
+        "text.color": INK,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+    }
+    with rc_context(settings):
+        canvas = Figure(figsize=(size[0] / 72, size[1] / 72), dpi=72, layout="constrained")
+        paint(canvas)
+        stream = io.StringIO()
+        canvas.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    return stream.getvalue()
+
+
+def _compact(drawn: str, key: str) -> str:
+    """The inside of the SVG: theme colours, short numbers, ids only where something refers to them,
+    made unique in the page by `key`."""
+    body = drawn[drawn.index("<svg") :]
+    body = body[body.index(">") + 1 : body.rindex("</svg>")]
+    body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.S)
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", body))
+    return re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], used, key), re.sub(r">\s+<", "><", body))
+
+
+def _tag(tag: str, used: set[str], key: str) -> str:
+    tag = re.sub(r'\sid="series-(\d+)"', r' data-series="\1"', tag)
+    tag = re.sub(r'\sid="([^"]*)"', lambda m: f' id="{key}{m[1]}"' if m[1] in used else "", tag)
+    tag = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}", tag).replace("xlink:href", "href")
+    tag = re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag)
+    tag = re.sub(r"font: (?:\w+ )?([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"#0[12]0[12]0\d", lambda m: VARIABLES.get(m[0], m[0]), tag)
+    return re.sub(r"\s+", " ", tag).replace(": ", ":").replace("; ", ";")
+
+
+def _markup(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def style_of(index: int) -> tuple[str, str]:
+    """Colour and marker of a series; no two of the first 63 share both."""
+    return SERIES[index % len(SERIES)], MARKERS[
+        (index + index // len(SERIES)) % len(MARKERS)
+    ]

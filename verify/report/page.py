@@ -1,0 +1,57 @@
+"""The HTML page: all sections, the style sheet and the script in one file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from verify.certificate import Certificate
+from verify.report.section import Section
+from verify.report.template import asset, render_file
+from verify.report.words import plural
+
+LEAD = (
+    "Each kernel was run on inputs chosen to break it. Its error against certified truth is "
+    "compared with a bound that is proved from the arithmetic that the kernel declares."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section as it stands in the page: a fragment, or the problem that prevented it."""
+
+    id: str
+    title: str
+    html: str = ""
+    problem: str = ""
+
+
+def page(
+    certificates: Sequence[Certificate], sections: Mapping[str, Section]
+) -> tuple[str, dict[str, Exception]]:
+    """The page, and what the sections raised."""
+    problems: dict[str, Exception] = {}
+    parts = [_part(name, s, certificates, problems) for name, s in sections.items()]
+    html = render_file(
+        "page.jinja",
+        title="How accurate are these kernels?",
+        lead=LEAD,
+        parts=[part for part in parts if part.html or part.problem],
+        count=plural(len(certificates), "certificate"),
+        style=asset("page.css"),
+        script=asset("page.js"),
+    )
+    return str(html), problems
+
+
+def _part(
+    name: str,
+    section: Section,
+    certificates: Sequence[Certificate],
+    problems: dict[str, Exception],
+) -> Part:
+    try:
+        return Part(name, section.title, html=section.html(certificates))
+    except Exception as error:
+        problems[name] = error
+        return Part(name, section.title, problem=f"{type(error).__name__}: {error}")
