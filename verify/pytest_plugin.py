@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REPORT_OPTION = "--attncert-report"
 KERNEL_OPTION = "--kernel"
-CERTIFICATES: pytest.StashKey[list[Any]] = pytest.StashKey()
+CERTIFICATES: pytest.StashKey[list[Certificate]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -148,7 +148,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 def certificates_of(config: pytest.Config) -> list[Certificate]:
     """What the fixture and the conformance suite certified in this run."""
-    found = list(config.stash.get(CERTIFICATES, []))
+    found = [*config.stash[CERTIFICATES]]
     if config.getoption("attncert_kernel") is not None:
         from verify.conformance.suite import SUITE
 

@@ -135,7 +135,7 @@ def tightness(certificate: Certificate) -> str:
 
 def explanations(certificate: Certificate, folder: Path) -> list[str]:
     """For each kind of failure: the family, value, truth, error, bound and how to reproduce it."""
-    texts = []
+    texts: list[str] = []
     seen: set[tuple[str, str]] = set()
     for record in certificate.records:
         if record.verdict in (Verdict.PASS, Verdict.OUT_OF_SCOPE):

@@ -56,7 +56,7 @@ class Oracle:
     audits    rows checked so far against mpmath.
     """
 
-    def __init__(self, tier: str = "fast", audit: int = 1) -> None:
+    def __init__(self, tier: str = "arb", audit: int = 1) -> None:
         self.tier = tier
         self.audit = audit
         self.audits = 0
@@ -166,7 +166,7 @@ class Oracle:
         ).output
 
     def _hidden_overflow(self, operation: Operation, inputs: Inputs) -> NDArray[np.bool_]:
-        """Rows with a removed key whose score overflows binary32: inf - inf under an additive mask."""
+        """Rows with a removed key whose score overflows binary32: inf - inf if masks are added."""
         parts = self.decomposition(operation, inputs)
         q, k = np.abs(inputs["q"].values), np.abs(inputs["k"].values)
         repeat = q.shape[1] // max(k.shape[1], 1)

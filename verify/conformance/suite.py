@@ -84,7 +84,9 @@ class Suite:
     def time(self, fmt: str, shape: tuple[int, ...], benchmark: Any) -> None:
         """Time the kernel with pytest-benchmark and judge the last output."""
         __tracebackhide__ = True
-        made, seconds, around = format_named(fmt), [], []
+        made = format_named(fmt)
+        seconds: list[float] = []
+        around: list[float] = []
 
         def setup() -> tuple[tuple[Any], dict[str, Any]]:
             case = timed_case(self.kernel, made, shape, len(seconds))
