@@ -83,11 +83,17 @@ def tensor_core_model() -> str:
 
 
 def additive(mask: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:
-    """One floating mask out of a boolean one and a bias; with one of them, that one."""
+    """One floating mask out of a boolean one and a bias (with one of them, that one), 4-axis."""
+    mask, bias = with_four_axes(mask), with_four_axes(bias)
     if mask is None or bias is None:
         return bias if mask is None else mask
     removed = torch.zeros((), dtype=bias.dtype, device=q.device).masked_fill(~mask, float("-inf"))
     return torch.where(mask, bias, removed)
+
+
+def with_four_axes(mask: Tensor | None) -> Tensor | None:
+    """A mask with leading axes of length 1: torch takes 2 or 4 axes only."""
+    return None if mask is None else mask.reshape(*[1] * (4 - mask.dim()), *mask.shape)
 
 
 def top_left(q: Tensor, k: Tensor) -> Tensor:
