@@ -71,7 +71,8 @@ class Decomposition:
                 magnitude    sum_j p_j |v_j|; |error| <= the same
                 lse          |error| <= 2^-52 (|M| + |LSE|) + 2 p_error + the error of a score
                 p_error = 9/8 (expm1(2 E) + (n_k + 24) 2^-53), E as in the module's docstring:
-                below 2^-40 for n_k <= 7000 without softcap; +inf where nothing is promised.
+                below 2^-40 for n_k <= 7000 unless a softcap of 2^8 or more, a sum of more than 106
+                bits or a cancelling bias makes E large; +inf where nothing is promised.
     Special     A row with a score of +inf is decomposed as if the scores were 0 on these keys and
                 the others removed.  Non-finite values v count as 0.
     Source      the module's docstring.
@@ -306,7 +307,9 @@ class _Scores:
             shifted = _two_sum(self.bias, -np.take_along_axis(self.bias, at, 1))
             size = size + np.abs(shifted[0])
             words = _plus(words, shifted)
-        return words, 2.0**-100 * size + self.error + np.take_along_axis(self.error, at, 1)
+        error = 2.0**-100 * size + self.error + np.take_along_axis(self.error, at, 1)
+        np.put_along_axis(error, at, 0.0, 1)  # s_r - s_r is 0 without any error
+        return words, error
 
 
 def _decompose_rows(

@@ -68,7 +68,8 @@ class Store:
 
     def _read(self, key: str) -> Enclosure | AttentionTruth | None:
         try:
-            with np.load(self.path(key), allow_pickle=False) as entry:
+            # opened here, because np.load leaves a file that it cannot read open
+            with self.path(key).open("rb") as file, np.load(file, allow_pickle=False) as entry:
                 if str(entry["key"]) != key:
                     return None
                 return _unpacked({name: entry[name] for name in entry.files})
