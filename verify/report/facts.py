@@ -60,6 +60,11 @@ def groups(certificates: Sequence[Certificate]) -> dict[tuple[str, str], list[Ce
     return dict(found)
 
 
+def formats(certificates: Sequence[Certificate]) -> list[str]:
+    """The formats that occur, 16-bit ones first."""
+    return sorted({c.format for c in certificates}, key=lambda f: _index(FORMAT_ORDER, f))
+
+
 def group_title(key: tuple[str, str]) -> str:
     """Operation and device as a heading."""
     return f"{words(key[0])} on {key[1]}"
@@ -95,9 +100,12 @@ def file_name(certificate: Certificate) -> str:
 
 def reproduce(certificate: Certificate, case: str) -> str:
     """The command that runs one case again, in the folder of the certificates."""
-    target = f"{file_name(certificate)}#{case}"
-    safe = re.fullmatch(r"[A-Za-z0-9._/#+=:,@-]+", target)
-    return f"attncert reproduce {target if safe else shlex.quote(target)}"
+    return f"attncert reproduce {quoted(file_name(certificate))}#{quoted(case)}"
+
+
+def quoted(text: str) -> str:
+    """Text as part of a shell word; left alone where nothing in it is special there."""
+    return text if re.fullmatch(r"[A-Za-z0-9._/+=:,@-]*", text) else shlex.quote(text)
 
 
 def vacuous(record: Record) -> bool:

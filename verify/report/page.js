@@ -95,7 +95,7 @@
     const { texts, kernels, cards, names } = JSON.parse(store.textContent);
     const dialog = document.getElementById("card");
     const show = (number) => {
-      const [kernel, command, ...values] = cards[number];
+      const [kernel, quoted, ...values] = cards[number];
       const list = make("dl", { className: "card" });
       values.forEach((value, at) => {
         if (value === "") return;
@@ -103,7 +103,7 @@
         list.append(make("dt", { textContent: names[at] }), make("dd", { textContent: text }));
       });
       const line = make("dd");
-      const code = make("code", { textContent: kernels[kernel][1] + command });
+      const code = make("code", { textContent: kernels[kernel][1] + (quoted || values[1]) });
       line.append(code, " ", make("button", { type: "button", className: "copy", textContent: "Copy" }));
       list.append(make("dt", { textContent: "Reproduce" }), line);
       dialog.querySelector("h3").textContent = kernels[kernel][0];

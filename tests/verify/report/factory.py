@@ -43,7 +43,7 @@ def finding(
         value_hex=value.hex(),
         truth=str(truth),
         truth_hi=exact.hex(),
-        truth_lo=0.0.hex(),
+        truth_lo=(0.0).hex(),
         truth_radius=1e-33,
         error=None if lost or ulps is None else ulps * ulp,
         bound=bound_ulps * ulp,
@@ -84,7 +84,11 @@ def record(
         digest=hashlib.sha256(f"{family}{name}".encode()).hexdigest(),
         tightness=0.0 if lost else tightness,
         median_tightness=None if lost else tightness / 4,
-        counts={"elements": 64, "judged": 0 if lost else 64, "failed": int(verdict is Verdict.FAIL)},
+        counts={
+            "elements": 64,
+            "judged": 0 if lost else 64,
+            "failed": int(verdict is Verdict.FAIL),
+        },
         metrics={
             "max_ulp": None if lost else ulps,
             "mean_ulp": noise(family, name) / 50,
@@ -259,7 +263,5 @@ def many(kernels: int, cases: int) -> list[Certificate]:
         operation = "softmax" if k % 6 < 2 else "attention"
         name = f"some-library-{operation}-kernel-{k // 3:02d}"
         records = tuple(fixed + filler)
-        made.append(
-            certificate(name, fmt, operation=operation, naive=k % 10 == 0, records=records)
-        )
+        made.append(certificate(name, fmt, operation=operation, naive=k % 10 == 0, records=records))
     return made

@@ -79,7 +79,7 @@ def missing(certificate: Certificate) -> int:
 
 def _glance(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
     """One line per kernel, one column per format: the verdict, and why where it is not PASS."""
-    formats = list(dict.fromkeys(c.format for c in sorted(certificates, key=_format_place)))
+    formats = facts.formats(certificates)
     kernels: dict[str, list[Certificate]] = defaultdict(list)
     for certificate in certificates:
         kernels[facts.name(certificate)].append(certificate)
@@ -89,12 +89,6 @@ def _glance(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
         rows.append([Cell(name, heads_row=True), *cells, Cell(_why(found), css="why")])
     columns = [Column("Kernel"), *map(Column, formats), Column("Why")]
     return table(f"Verdicts: {facts.group_title(key)}", columns, rows, css="glance")
-
-
-def _format_place(certificate: Certificate) -> tuple[int, str]:
-    known = list(facts.FORMAT_ORDER)
-    name = certificate.format
-    return (known.index(name) if name in known else len(known), name)
 
 
 def _verdicts(certificates: Sequence[Certificate]) -> Cell:
