@@ -36,7 +36,10 @@ def cases(plan: Plan, only: list[str] | None = None) -> Iterator[Case]:
         yield from family(name).cases(plan)
 
 
-def manifest() -> dict[str, str]:
-    """The committed SHA-256 of every seed-0 case, by operation and case id."""
+def manifest() -> dict[str, dict[str, str]]:
+    """The committed SHA-256 of each case's inputs (seed 0, standard), by operation and case id.
+
+    `python -m verify.families._manifest` writes it anew.
+    """
     text = resources.files(__name__).joinpath("manifest.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

@@ -19,7 +19,7 @@ SHAPES = (_shapes.SQUARE, Axes(5, 131, d=80))
 
 def _qkv(axes: Axes, draws: Draws) -> Arrays:
     inputs = dict(normal_qkv(axes, draws))
-    return inputs | {"q": 16 * inputs["q"], "k": 8 * inputs["k"]}
+    return inputs | {"q": (16 if axes.d == 64 else 4) * inputs["q"], "k": 8 * inputs["k"]}
 
 
 def _x(shape: tuple[int, int], draws: Draws) -> Array:

@@ -30,7 +30,7 @@ SHAPES: tuple[tuple[Axes, tuple[int, ...], float | None], ...] = (
 
 def _qkv(fmt: Format, axes: Axes, level: int, scale: float | None, draws: Draws) -> Arrays:
     rows = rows_that_fit(fmt, axes, abs(level) * 64 + SPREAD + 1)
-    units = near(draws, rows, axes.n_k, level * 64, SPREAD)
+    units = near(draws, rows, axes.n_k, level * 64, min(SPREAD, axes.n_k * 64))
     return {**exact_qk(fmt, axes, units, scale=scale), "v": with_ones(draws, axes)}
 
 

@@ -17,7 +17,7 @@ from verify.formats import Format
 from verify.integers import Draws
 
 NAME = "p_underflow"
-RANGES = {15: (17, 40), 127: (103, 20)}  # by emax: first distance below the maximum, and width
+RANGES = {15: (17, 8), 127: (103, 6)}  # by emax: first distance below the maximum, and width
 
 
 def _units(fmt: Format, n: int) -> Integers:

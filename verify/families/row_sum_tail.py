@@ -12,7 +12,7 @@ import numpy as np
 
 from verify.case import Array, Arrays, Axes, Case, Family, Plan
 from verify.families._exact_scores import Integers, exact_qk
-from verify.families._thresholds import LN_U, below
+from verify.families._thresholds import LN_U, below, value_below
 from verify.formats import Format
 from verify.integers import Draws
 
@@ -20,11 +20,13 @@ NAME = "row_sum_tail"
 FINE = -8
 
 
-def _tails(fmt: Format) -> Iterator[tuple[str, int]]:
+def _tails(fmt: Format) -> Iterator[tuple[str, int, Array]]:
+    """Name, attention score in units of 2^FINE, and x: the format's values around the edge."""
     for owner in dict.fromkeys((fmt.name, "fp32")):
         units = below(LN_U[owner], FINE)
-        yield f"{owner}-below", units - 4
-        yield f"{owner}-above", units + 4
+        edge, exponent = value_below(LN_U[owner], fmt)
+        yield f"{owner}-below", units - 4, np.ldexp(np.float64(edge), exponent)
+        yield f"{owner}-above", units + 4, np.ldexp(np.float64(edge + 1), exponent)
 
 
 def _units(n: int, tail: int, place: int) -> Integers:
@@ -39,18 +41,18 @@ def _qkv(fmt: Format, axes: Axes, tail: int, place: int, draws: Draws) -> Arrays
     return {**exact_qk(fmt, axes, _units(axes.n_k, tail, place), FINE), "v": v}
 
 
-def _x(n: int, tail: int, place: int, draws: Draws) -> Array:
-    return np.asarray(_units(n, tail, place) * 2.0**FINE, np.float64)
+def _x(n: int, tail: Array, place: int, draws: Draws) -> Array:
+    return np.where(np.arange(n) == place, 0.0, tail)[None, :]
 
 
 def _cases(plan: Plan) -> Iterator[Case]:
-    for name, tail in _tails(plan.format):
+    for name, units, tail in _tails(plan.format):
         for n, place in ((512, 0), (1023, 1022)):
             case = f"{name}-{place}"
             extensive = place > 0 and not name.startswith(plan.format.name)
             if plan.operation == "attention":
                 axes = Axes(2, n)
-                recipe = partial(_qkv, plan.format, axes, tail, place)
+                recipe = partial(_qkv, plan.format, axes, units, place)
                 yield plan.attention(NAME, case, axes, recipe, extensive=extensive)
             else:
                 recipe_x = partial(_x, n, tail, place)

@@ -22,6 +22,7 @@ NAME = "score_ladder"
 FINE = -6  # attention scores are multiples of 2^FINE
 DECADES = (1000, 10_000, 100_000)
 SPREAD = 4 * 64  # the other scores of a row lie within 4 of the level
+LIVE = 5  # the key at 0 of `tail` rows
 FAR = 225  # 225 2^120 = 2.99e38
 SMOKE = ("fp32-overflow-above-top", "fp32-zero-below-top")
 RARE = tuple(f"-{decade}-tail" for decade in DECADES)
@@ -31,11 +32,10 @@ Level = tuple[int, int]  # (m, e) stands for m 2^e
 def levels(fmt: Format) -> dict[str, Level]:
     """The levels of attention scores, by name: multiples of 2^FINE."""
     found: dict[str, Level] = {}
-    for owner in dict.fromkeys((fmt.name, "fp32")):
+    for owner in dict.fromkeys(("fp32", fmt.name)):
         for kind, threshold in vars(THRESHOLDS[owner]).items():
             units = below(threshold, FINE)
-            found[f"{owner}-{kind}-below"] = (units, FINE)
-            found[f"{owner}-{kind}-above"] = (units + 1, FINE)
+            _add(found, f"{owner}-{kind}", units, FINE)
     for decade in DECADES:
         found |= {f"{sign}{decade}": (int(f"{sign}{decade * 64}"), FINE) for sign in ("", "-")}
     if fmt.emax == 15:
@@ -46,11 +46,10 @@ def levels(fmt: Format) -> dict[str, Level]:
 def row_levels(fmt: Format) -> dict[str, Level]:
     """The levels of x: the two values of the format itself around each threshold."""
     found: dict[str, Level] = {}
-    for owner in dict.fromkeys((fmt.name, "fp32")):
+    for owner in dict.fromkeys(("fp32", fmt.name)):
         for kind, threshold in vars(THRESHOLDS[owner]).items():
             units, exponent = value_below(threshold, fmt)
-            found[f"{owner}-{kind}-below"] = (units, exponent)
-            found[f"{owner}-{kind}-above"] = (units + 1, exponent)
+            _add(found, f"{owner}-{kind}", units, exponent)
     for decade in DECADES:
         if decade < fmt.largest:
             units, exponent = value_below(decade << UNIT, fmt)
@@ -62,16 +61,17 @@ def row_levels(fmt: Format) -> dict[str, Level]:
     return found
 
 
+def _add(found: dict[str, Level], name: str, units: int, exponent: int) -> None:
+    """Both sides of a threshold, unless the ladder has them under another name."""
+    if (units, exponent) not in found.values():
+        found[f"{name}-below"] = (units, exponent)
+        found[f"{name}-above"] = (units + 1, exponent)
+
+
 def _around(name: str, units: int, shape: tuple[int, int], step: int, draws: Draws) -> Array:
     """Entries on the level's side of its threshold: up from an `above`, else down."""
     gaps = near(draws, *shape, 0, SPREAD // step) * step
     return np.asarray(units - gaps if name.endswith("-above-tail") else units + gaps, np.float64)
-
-
-def _with_a_zero(scores: Array, draws: Draws) -> Array:
-    rows, n = scores.shape
-    scores[np.arange(rows), draws.integers(0, n, (rows,))] = 0
-    return scores
 
 
 def _qkv(fmt: Format, axes: Axes, name: str, units: int, draws: Draws) -> Arrays:
@@ -79,8 +79,9 @@ def _qkv(fmt: Format, axes: Axes, name: str, units: int, draws: Draws) -> Arrays
     scores = _around(name, units, (rows, axes.n_k), 1, draws)
     v = with_ones(draws, axes)
     if name.endswith("-tail"):
-        scores = _with_a_zero(scores, draws)
-        v[..., 1:] *= _tail_weight(fmt, units)
+        scores[:, LIVE] = 0
+        weight = np.where(np.arange(axes.n_k) == LIVE, 1.0, _tail_weight(fmt, units))
+        v *= weight[:, None]
     return {**exact_qk(fmt, axes, scores.astype(np.int64), FINE), "v": v}
 
 
@@ -102,7 +103,7 @@ def _x(fmt: Format, shape: tuple[int, int], name: str, level: Level, draws: Draw
     gaps = -near(draws, *shape, 0, 16) * step
     x = np.ldexp(units + np.where(name.endswith("-above-tail"), gaps, -gaps), exponent)
     if name.endswith("-tail"):
-        x = _with_a_zero(x, draws)
+        x[:, LIVE] = 0
     return fmt.round(x, saturate=True)
 
 

@@ -49,7 +49,8 @@ def _x(n: int, kind: str, draws: Draws) -> Array:
 
 def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention":
-        for kind in ("live", "dead"):
+        # Shorter formats cannot hold the differences of live parts at 1e4.
+        for kind in ("live", "dead") if plan.format.p == 24 else ("dead",):
             yield plan.rows(NAME, kind, (3, 512), partial(_x, 512, kind))
         return
     for kind in ("live", "dead", "masked-first", "masked-middle", "masked-last"):

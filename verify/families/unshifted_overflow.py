@@ -25,7 +25,7 @@ FINE = -6
 def _tops(fmt: Format) -> dict[str, int]:
     """Scores of 1/16 to 1 past the threshold, in units of 1/64."""
     found: dict[str, int] = {}
-    for owner in dict.fromkeys((fmt.name, "fp32")):
+    for owner in (fmt.name,) if fmt.emax == 127 else (fmt.name, "fp32"):
         edge = below(THRESHOLDS[owner].overflow, FINE)
         found |= {f"{owner}-edge": (edge // 4 + 1) * 4, f"{owner}-past": edge + 64}
     return found

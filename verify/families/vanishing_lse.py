@@ -13,7 +13,7 @@ import numpy as np
 
 from verify.case import Array, Arrays, Axes, Case, Family, Plan
 from verify.families._exact_scores import Integers, exact_qk, rows_that_fit
-from verify.families._thresholds import LN2, below
+from verify.families._thresholds import LN2, below, value_below
 from verify.families._values import with_ones
 from verify.formats import Format
 from verify.integers import Draws
@@ -33,8 +33,11 @@ def _qkv(fmt: Format, axes: Axes, power: int, draws: Draws) -> Arrays:
     return {**exact_qk(fmt, axes, units, FINE), "v": with_ones(draws, axes)}
 
 
-def _x(power: int, draws: Draws) -> Array:
-    return np.asarray(_units(6, power, draws) * 2.0**FINE, np.float64)
+def _x(fmt: Format, power: int, draws: Draws) -> Array:
+    """Values of the format within two spacings of -ln n."""
+    units, exponent = value_below(-power * LN2, fmt)
+    steps = draws.integers(-2, 3, (6, 2**power))
+    return np.asarray(np.ldexp((units + steps).astype(np.float64), exponent), np.float64)
 
 
 def _cases(plan: Plan) -> Iterator[Case]:
@@ -45,7 +48,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 recipe = partial(_qkv, plan.format, axes, power)
                 yield plan.attention(NAME, f"n{2**power}", axes, recipe)
         else:
-            yield plan.rows(NAME, "", (6, 2**power), partial(_x, power))
+            yield plan.rows(NAME, "", (6, 2**power), partial(_x, plan.format, power))
 
 
 FAMILY = Family(

@@ -24,7 +24,7 @@ def _powers(draws: Draws, n: int) -> Array:
 
 def _qkv(axes: Axes, draws: Draws) -> Arrays:
     q = draws.normal(axes.q) * _powers(draws, axes.d)
-    k = draws.normal(axes.k) * _powers(draws, axes.d) * 0.25
+    k = draws.normal(axes.k) * _powers(draws, axes.d) * 2.0**-7
     v = draws.normal(axes.v) * _powers(draws, axes.n_k)[:, None]
     return {"q": q, "k": k, "v": v}
 
