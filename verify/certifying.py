@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,11 +75,11 @@ def certify_all(request: Request, listener: Listener | None = None) -> list[Cert
     folder = prepare_folder(request.folder) if request.folder else None
     certificates = []
     oracle = Oracle()
-    bounds: dict[Any, Any] = {}
     with worker_for(request) as worker:
+        bench = Bench(oracle, worker, request.device)
         for name in request.kernels:
             kernel = loaded(worker, name, request)
-            bench = Bench(oracle, bounds, worker, request.device)
+            bench = replace(bench, bounds={})
             for fmt in formats_named(request.formats, kernel):
                 campaign = campaign_of(kernel, fmt, request)
                 listener.starting(campaign)

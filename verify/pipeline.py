@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from typing import Any, Protocol
 
@@ -51,13 +51,18 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Bench:
-    """What examines a kernel: an oracle, a memory of bounds, and a runner."""
+    """What examines a kernel: an oracle, a runner, and memories of what was computed.
+
+    bounds    bounds of the model that is being judged; forgotten from one kernel to the next
+    limits    largest errors under the reference contracts (+inf where flagged), kept
+    """
 
     oracle: Oracle
-    bounds: dict[Any, Bound]
     runner: Runner
     device: str = "cpu"
     grading: bool = True
+    bounds: dict[Any, Bound] = field(default_factory=dict)
+    limits: dict[Any, Array] = field(default_factory=dict)
 
 
 def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
@@ -218,19 +223,26 @@ def grade(
     """Error over the bound of every reference contract (> 1: refuted; None: nothing was judged)."""
     out = answer.outputs[0]
     error = error_interval(out.values, truth.output)
+    usable = error.comparable & truth.output.finite
     ratios: dict[str, float | None] = {}
     for contract in grades.contracts(case.format):
-        limits = grades.limits(contract, truth.output, out.format)
-        if limits is None:
+        about_output = grades.limits(contract, truth.output, out.format)
+        if about_output is not None:
+            limit = about_output[0]
+        else:
             assert contract.models is not None
-            limits = bound_of(operation, inputs, contract.models, bench).total, None
-            flagged = bound_of(operation, inputs, contract.models, bench).flagged
-        total, _ = limits
-        usable = error.comparable & truth.output.finite
-        if contract.models is not None:
-            usable &= ~flagged
-        ratios[contract.letter] = _largest_ratio(error.upper, total, usable)
+            limit = contract_limit(operation, inputs, contract.models, bench)
+        ratios[contract.letter] = _largest_ratio(error.upper, limit, usable & np.isfinite(limit))
     return ratios
+
+
+def contract_limit(operation: Operation, inputs: Inputs, models: Preset, bench: Bench) -> Array:
+    """The bound of a reference contract, +inf where it promises nothing; computed once."""
+    key = (operation, inputs.digest, models.name)
+    if key not in bench.limits:
+        found = bound(operation, inputs, bench.oracle.decomposition(operation, inputs), models)
+        bench.limits[key] = np.where(found.flagged, np.inf, found.total)
+    return bench.limits[key]
 
 
 def _largest_ratio(upper: Array, total: Array, usable: NDArray[np.bool_]) -> float | None:

@@ -54,7 +54,7 @@ def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
     kernel = Kernel.from_description(description, {})
     campaign = Campaign(kernel, format_named(kernel.formats[0]), isolation="worker process")
     skipped = (Skipped("all cases", "all families", f"not available: {kernel.unavailable}"),)
-    bench = Bench(Oracle(), {}, Worker())
+    bench = Bench(Oracle(), Worker())
     certificate = certify(campaign, (), skipped, bench, 0.0)
     stem = file_stem(kernel.name, campaign.format.name, campaign.device)
     write(certificate, folder / f"{stem}.json")

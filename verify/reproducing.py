@@ -46,7 +46,7 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
     request = Request((certificate.kernel["name"],), device=certificate.device, declared=declared)
     with Worker(seconds=seconds) as worker:
         kernel = loaded(worker, certificate.kernel["name"], request)
-        new = examine(case, kernel, Bench(Oracle(), {}, worker, certificate.device, grading=False))
+        new = examine(case, kernel, Bench(Oracle(), worker, certificate.device, grading=False))
     lines = [explain(new, certificate, Path(path).parent).strip(), ""]
     lines += _differences(certificate, environment(kernel), kernel.identity)
     same = (new.verdict, new.finding) == (old.verdict, old.finding)

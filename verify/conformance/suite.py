@@ -149,4 +149,4 @@ def _make(config: pytest.Config) -> Suite:
     worker = Worker()
     atexit.register(worker.close)
     kernel = loaded(worker, name, request)
-    return Suite(kernel, request, worker, Bench(Oracle(), {}, worker, request.device))
+    return Suite(kernel, request, worker, Bench(Oracle(), worker, request.device))
