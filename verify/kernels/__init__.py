@@ -114,7 +114,8 @@ def _made(
 
 
 def _value(text: str) -> Any:
-    for convert in (int, float):
+    """A number where the text starts like one ('nan' and 'infinity' are words), else a word."""
+    for convert in (int, float) if text[:2].strip("+-.")[:1].isdigit() else ():
         try:
             return convert(text)
         except ValueError:
