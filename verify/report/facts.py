@@ -198,9 +198,7 @@ def largest_ulps(certificate: Certificate) -> float | None:
 
 def lost_values(certificate: Certificate) -> int:
     """Cases whose deciding output is NaN or infinite although the truth is finite."""
-    return sum(
-        1 for r in certificate.records if r.verdict is Verdict.FAIL and nonfinite(r.finding)
-    )
+    return sum(1 for r in certificate.records if r.verdict is Verdict.FAIL and nonfinite(r.finding))
 
 
 def suspect(certificate: Certificate) -> int:
@@ -210,6 +208,11 @@ def suspect(certificate: Certificate) -> int:
 
 def run(certificate: Certificate) -> int:
     return len(certificate.records)
+
+
+def missing(certificate: Certificate) -> int:
+    """Planned cases that were neither run nor skipped with a reason."""
+    return certificate.planned - run(certificate) - len(certificate.skipped)
 
 
 def bound_in_ulps(finding: Finding, format_name: str) -> float | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from verify.report.template import render
 
@@ -23,10 +23,14 @@ INK, MUTED, GRID, BAD, GOOD, PAPER = (f"#0101{i:02x}" for i in range(1, 7))
 SERIES = tuple(f"#0202{i:02x}" for i in range(1, 8))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 MARKER_TEXT = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀", "▶")
-_NAMES = dict(zip((INK, MUTED, GRID, BAD, GOOD, PAPER), "ink muted grid bad good paper".split(), strict=True))
-VARIABLES = {c: f"var(--{n})" for c, n in _NAMES.items()} | {
-    c: f"var(--s{i})" for i, c in enumerate(SERIES, 1)
-}
+VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--grid)",
+    BAD: "var(--bad)",
+    GOOD: "var(--good)",
+    PAPER: "var(--paper)",
+} | {c: f"var(--s{i})" for i, c in enumerate(SERIES, 1)}
 
 TEMPLATE = """
 <figure class="chart">
@@ -34,6 +38,15 @@ TEMPLATE = """
 <div class="scroll" role="region" tabindex="0" aria-label="{{ title }}">{{ svg }}</div>
 {{ below }}
 </figure>
+"""
+
+LEGEND = """
+<ul class="legend" data-picks aria-label="Lines; press to bring out">
+{% for colour, marker, title in items %}
+<li><button type="button" aria-pressed="false" data-series="{{ loop.index0 }}">
+<span style="color:{{ colour }}" aria-hidden="true">{{ marker }}</span>{{ title }}</button></li>
+{% endfor %}
+</ul>
 """
 
 
@@ -75,7 +88,7 @@ def _draw(size: tuple[float, float], paint: Callable[[Figure], None]) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "attncert",
         "path.simplify": False,
@@ -130,6 +143,14 @@ def _markup(text: str) -> Markup:
 
 def style_of(index: int) -> tuple[str, str]:
     """Colour and marker of a series; no two of the first 63 share both."""
-    return SERIES[index % len(SERIES)], MARKERS[
-        (index + index // len(SERIES)) % len(MARKERS)
+    return SERIES[index % len(SERIES)], MARKERS[(index + index // len(SERIES)) % len(MARKERS)]
+
+
+def legend(titles: Sequence[str]) -> Markup:
+    """Colour, marker and title of each series; pressing one brings its line out."""
+    styles = [style_of(index) for index in range(len(titles))]
+    items = [
+        (VARIABLES[colour], MARKER_TEXT[MARKERS.index(marker)], title)
+        for (colour, marker), title in zip(styles, titles, strict=True)
     ]
+    return render(LEGEND, items=items)

@@ -8,7 +8,7 @@ from typing import Any
 from verify.certificate import Certificate, Finding, Record
 from verify.judge import Verdict
 from verify.report import facts
-from verify.report.words import decimal, number, words
+from verify.report.words import decimal, is_finite, number, words
 
 
 def sentence(record: Record) -> str:
@@ -59,12 +59,18 @@ def _element(found: Finding) -> list[tuple[str, str]]:
     ulps = "" if found.ulps is None else f" = {number(found.ulps)} ulp"
     return [
         ("Element", place),
-        ("Value", f"{decimal(found.value)}   {found.value_hex}   bits {found.value_bits}"),
+        ("Value", _value(found)),
         ("Truth", f"{decimal(found.truth)} ± {number(found.truth_radius)}"),
         ("Error", f"{number(found.error, 6)}{ulps}"),
         ("Bound", number(found.bound, 6)),
         ("Largest part of the bound", words(found.stage) if found.stage else "—"),
     ]
+
+
+def _value(found: Finding) -> str:
+    """Decimal, hex float (of a finite one) and bits."""
+    hexadecimal = f"   {found.value_hex}" if is_finite(found.value) else ""
+    return f"{decimal(found.value)}{hexadecimal}   bits {found.value_bits}"
 
 
 CHECKS = {

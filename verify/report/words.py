@@ -96,8 +96,14 @@ def is_finite(text: str) -> bool:
     return math.isfinite(as_float(text))
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}".replace(",", "\u202f")
+def count(n: int) -> str:
+    """A count, in groups of three digits with narrow spaces."""
+    return f"{n:,}".replace(",", "\u202f")
+
+
+def plural(n: int, one: str, many: str = "") -> str:
+    """A count with its noun."""
+    return f"{count(n)} {one if n == 1 else many or one + 's'}"
 
 
 def words(name: str) -> str:

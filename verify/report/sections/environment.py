@@ -14,9 +14,11 @@ from verify.report.table import Cell, Column, table
 from verify.report.template import render
 
 TEMPLATE = """
-{% if shared %}{{ shared }}{% endif %}
+{{ shared }}
 {% if differing %}<p>What differs between the certificates:</p>{{ differing }}{% endif %}
-{% if warnings %}<h3>Warnings</h3><ul>{% for title, text in warnings %}<li><strong>{{ title }}</strong>: {{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if warnings %}<h3>Warnings</h3><ul>
+{% for title, text in warnings %}<li><strong>{{ title }}</strong>: {{ text }}</li>{% endfor %}
+</ul>{% endif %}
 <details><summary>Kernels: files, digests, declarations</summary>{{ identities }}</details>
 """
 
@@ -41,20 +43,25 @@ def _identities(certificates: Sequence[Certificate], titles: Sequence[str]) -> s
     columns += [Column("Declares"), Column("Arithmetic model"), Column("Seconds", True)]
     rows = []
     for title, c in zip(titles, certificates, strict=True):
-        rows.append([
-            Cell(title, heads_row=True),
-            Cell(", ".join(c.kernel.get("features", ())) or "—"),
-            Cell(_lines(c.kernel.get("identity", {})), css="wide"),
-            Cell(_lines(c.kernel.get("declaration", {})), css="wide"),
-            Cell(f"{c.model['name']}: {c.model['meaning']}", css="wide"),
-            Cell(f"{c.seconds:.1f}", c.seconds, "num"),
-        ])
+        rows.append(
+            [
+                Cell(title, heads_row=True),
+                Cell(", ".join(c.kernel.get("features", ())) or "—"),
+                Cell(_lines(c.kernel.get("identity", {})), css="wide"),
+                Cell(_lines(c.kernel.get("declaration", {})), css="wide"),
+                Cell(f"{c.model['name']}: {c.model['meaning']}", css="wide"),
+                Cell(f"{c.seconds:.1f}", c.seconds, "num"),
+            ]
+        )
     return table("Kernels", columns, rows)
 
 
 def _lines(values: Mapping[str, Any]) -> str:
     kept = {k: v for k, v in values.items() if v not in (None, [], (), "", False)}
-    return "; ".join(f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in kept.items()) or "—"
+    return (
+        "; ".join(f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in kept.items())
+        or "—"
+    )
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
@@ -68,12 +75,15 @@ def _html(certificates: Sequence[Certificate]) -> str:
     other = [n for n in names if n not in same]
     shared = [[Cell(n, heads_row=True), Cell(columns[n][0])] for n in same]
     differing = [
-        [Cell(t, heads_row=True), *(Cell(columns[n][i]) for n in other)] for i, t in enumerate(titles)
+        [Cell(t, heads_row=True), *(Cell(columns[n][i]) for n in other)]
+        for i, t in enumerate(titles)
     ]
     heads = [Column("Kernel and format"), *map(Column, other)]
     return render(
         TEMPLATE,
-        shared=table("The same for all", (Column("What"), Column("Value")), shared, filterable=False),
+        shared=table(
+            "The same for all", (Column("What"), Column("Value")), shared, filterable=False
+        ),
         differing=table("Differences", heads, differing) if other else "",
         warnings=[(t, w) for t, c in zip(titles, certificates, strict=True) for w in c.warnings],
         identities=_identities(certificates, titles),

@@ -13,7 +13,7 @@ from verify.report.figure import BAD, MUTED, SERIES, svg
 from verify.report.section import Section
 from verify.report.table import Cell, Column, quantity, table
 from verify.report.template import render
-from verify.report.words import number, plural
+from verify.report.words import count, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ SIZE = (210.0, 46.0)
 COLUMNS = (
     Column("Kernel and format"),
     Column("Signed errors", help="share of the outputs per bin; zero in the middle"),
-    Column("Outputs compared", True),
+    Column("Outputs", True, "elements that were compared"),
     Column("Below ½ ulp", True, "as good as correct rounding"),
     Column("Below 1 ulp", True, "faithfully rounded"),
     Column("Above 4 ulp", True),
@@ -91,6 +91,7 @@ def _picture(title: str, found: Distribution) -> str:
 
 
 def _paint(canvas: Figure, found: Distribution) -> None:
+    canvas.set_layout_engine("none")
     axes = canvas.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     heights = [c / found.total for c in found.counts]
@@ -118,7 +119,7 @@ def _row(title: str, found: Distribution) -> list[Cell]:
     return [
         Cell(title, heads_row=True),
         Cell(_picture(title, found), found.mean or 0.0),
-        Cell(plural(found.total, "output"), float(found.total), "num"),
+        Cell(count(found.total), float(found.total), "num"),
         *(Cell(percent(s), s, "num") for s in shares),
         quantity(found.mean),
         quantity(found.z),

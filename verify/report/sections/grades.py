@@ -14,9 +14,9 @@ from verify.report.words import number
 
 KNOWN = ("CR", "F", "A", "A32", "T", "B", "B16", "B-", "C", "D", "E", "E-", "U")
 TEMPLATE = """
-<p>Each output is also held against reference contracts from strict to loose. The grade is the first that
-no case refutes. “Not better” is certain, since a case refutes it; “at least as good” holds for the
-cases that were run.</p>
+<p>Each output is also held against reference contracts from strict to loose. The grade is the
+first that no case refutes. “Not better” is certain, since a case refutes it; “at least as good”
+holds for the cases that were run.</p>
 {{ grades }}{{ ratios }}
 """
 
@@ -42,7 +42,9 @@ def _grades(certificates: Sequence[Certificate]) -> str:
     rows = []
     for title, certificate in zip(facts.titles(certificates), certificates, strict=True):
         grade = certificate.grade
-        letter, meaning = (grade.letter, grade.meaning) if grade else ("—", "nothing could be graded")
+        letter, meaning = (
+            (grade.letter, grade.meaning) if grade else ("—", "nothing could be graded")
+        )
         limited = (grade.limited_by if grade else None) or "—"
         rows.append([Cell(title, heads_row=True), Cell(letter), Cell(meaning), Cell(limited)])
     return table("Grades", columns, rows)

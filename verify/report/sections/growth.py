@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from verify.certificate import Certificate, Record
 from verify.judge import Verdict
 from verify.report import facts
-from verify.report.figure import MARKER_TEXT, MARKERS, figure, style_of
+from verify.report.figure import figure, legend, style_of
 from verify.report.section import Section
 from verify.report.template import render
 from verify.report.words import number, words
@@ -26,15 +26,10 @@ AXES = {"n": ("n_k", "n"), "d": ("d",)}
 MEANING = {"n": "number of keys n", "d": "head dimension d"}
 
 TEMPLATE = """
-<p>Largest error of a case against its size, on one family so that the sizes compare; all other sizes vary
-as the family has them. A level line means that the error does not grow.</p>
+<p>Largest error of a case against its size, on one family so that the sizes compare; all other
+sizes vary as the family has them. A level line means that the error does not grow.</p>
 <div class="charts">{% for chart in charts %}{{ chart }}{% endfor %}</div>
 """
-LEGEND = """
-<ul class="legend" data-picks aria-label="Lines; press to bring out">{% for item in items %}<li>
-<button type="button" aria-pressed="false" data-series="{{ loop.index0 }}"><span style="color:var(--s{{ item.colour }})" aria-hidden="true">{{ item.marker }}</span>{{ item.text }}</button></li>{% endfor %}</ul>
-"""
-
 Series = Mapping[float, float]
 
 
@@ -87,7 +82,7 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
         text,
         SIZE,
         lambda canvas: _paint(canvas, axis, lines),
-        below=render(LEGEND, items=[_item(i, t) for i, t in enumerate(lines)]),
+        below=legend(list(lines)),
     )
 
 
@@ -99,15 +94,6 @@ def _told(title: str, found: Series) -> str:
     )
 
 
-def _item(index: int, title: str) -> dict[str, Any]:
-    colour, marker = style_of(index)
-    return {
-        "colour": int(colour[-1], 16),
-        "marker": MARKER_TEXT[MARKERS.index(marker)],
-        "text": title,
-    }
-
-
 def _paint(canvas: Figure, axis: str, lines: Mapping[str, Series]) -> None:
     plot = canvas.add_subplot()
     plot.set_xscale("log", base=2)
@@ -115,7 +101,9 @@ def _paint(canvas: Figure, axis: str, lines: Mapping[str, Series]) -> None:
     for index, found in enumerate(lines.values()):
         colour, marker = style_of(index)
         y = [max(v, FLOOR) for v in found.values()]
-        (drawn,) = plot.plot(list(found), y, color=colour, marker=marker, markersize=4.5, linewidth=1.4)
+        (drawn,) = plot.plot(
+            list(found), y, color=colour, marker=marker, markersize=4.5, linewidth=1.4
+        )
         drawn.set_gid(f"series-{index}")
     plot.grid(axis="y")
     plot.set_xlabel(MEANING[axis])

@@ -25,19 +25,32 @@ TEMPLATE = """
 <p>Each cell is the worst case of a family. A number is the largest error divided by the bound: at
 most 1 where the kernel passes, and the nearer to 1 the darker. Press a cell for the case, its bits,
 its truth and the command that runs it again.</p>
-<p class="note">✓ PASS &nbsp; ✗ FAIL (error / bound, or the output that is not finite) &nbsp; ! ERROR
-&nbsp; ? INCONCLUSIVE &nbsp; ○ out of scope &nbsp; ∅ not certifiable &nbsp; – not run</p>
+<p class="note">✓ PASS &nbsp; ✗ FAIL (error / bound, or the output that is not finite) &nbsp;
+! ERROR &nbsp; ? INCONCLUSIVE &nbsp; ○ out of scope &nbsp; ∅ not certifiable &nbsp; – not run</p>
 {% for map in maps %}
 <div class="scroll tall" role="region" tabindex="0" aria-label="Heat map: {{ map.title }}">
 <table class="heat">
 <caption>{{ map.title }}: family by kernel and format</caption>
 <thead>
-<tr><th scope="col" rowspan="2">Family</th>{% for name, count in map.kernels %}<th scope="colgroup" colspan="{{ count }}">{{ name }}</th>{% endfor %}</tr>
+<tr><th scope="col" rowspan="2">Family</th>
+{% for name, width in map.kernels %}
+<th scope="colgroup" colspan="{{ width }}">{{ name }}</th>
+{% endfor %}</tr>
 <tr>{% for title in map.columns %}<th scope="col">{{ title }}</th>{% endfor %}</tr>
 </thead>
 <tbody>
 {% for family, cells in map.rows %}
-<tr><th scope="row">{{ family }}</th>{% for c in cells %}<td>{% if c %}<button class="{{ c.css }}" data-card="{{ c.card }}"{% if c.help %} title="{{ c.help }}"{% endif %}>{{ c.text }}</button>{% else %}<span class="none">–</span>{% endif %}</td>{% endfor %}</tr>
+<tr><th scope="row">{{ family }}</th>
+{%- for c in cells -%}
+<td>
+{%- if c -%}
+<button class="{{ c.css }}" data-card="{{ c.card }}"
+{%- if c.help %} title="{{ c.help }}"{% endif %}>{{ c.text }}</button>
+{%- else -%}
+<span class="none">–</span>
+{%- endif -%}
+{%- endfor -%}
+</tr>
 {% endfor %}
 </tbody></table></div>
 {% endfor %}
@@ -69,7 +82,9 @@ class Cards:
         """Safe inside a script element: no `<` is left."""
         plain = {"texts": list(self.texts), "kernels": self.kernels, "cards": self.cards}
         text = json.dumps({**plain, "names": NAMES}, separators=(",", ":"), ensure_ascii=False)
-        return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        return (
+            text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        )
 
 
 def _values(record: Record) -> list[str]:
@@ -107,14 +122,20 @@ def _cell(record: Record | None, cards: Cards) -> Mapping[str, Any] | None:
 
 
 def _size(record: Record) -> str:
-    if record.verdict is Verdict.FAIL and record.finding is not None and facts.nonfinite(record.finding):
+    if (
+        record.verdict is Verdict.FAIL
+        and record.finding is not None
+        and facts.nonfinite(record.finding)
+    ):
         return decimal(record.finding.value)
     if record.verdict in (Verdict.PASS, Verdict.FAIL):
         return "" if record.tightness is None else number(record.tightness, 2)
     return ""
 
 
-def _map(key: tuple[str, str], certificates: Sequence[Certificate], cards: Cards) -> Mapping[str, Any]:
+def _map(
+    key: tuple[str, str], certificates: Sequence[Certificate], cards: Cards
+) -> Mapping[str, Any]:
     grouped = [facts.by_family(c) for c in certificates]
     families = sorted({family for found in grouped for family in found})
     columns: list[list[Any]] = []

@@ -23,8 +23,9 @@ COLUMNS = (
     Column("Worst case"),
 )
 TEMPLATE = """
-{% if table %}<p>A property holds or does not; where a kernel does not declare it, it is looked at only as
-far as the bound goes.</p>{{ table }}{% else %}<p>No property was checked in these certificates.</p>{% endif %}
+{% if table %}<p>A property holds or does not; where a kernel does not declare it, it is looked at
+only as far as the bound goes.</p>{{ table }}
+{% else %}<p>No property was checked in these certificates.</p>{% endif %}
 """
 
 

@@ -14,19 +14,19 @@ from verify.report.words import plural, words
 
 SHOWN = (Verdict.INTEGRITY, Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
 MOST_IN_MARKDOWN = 20
-OPEN = 3  # cards that are open when the page is; more would push the pictures out of sight
-
 TEMPLATE = """
 {% if not cards %}<p>No kernel is refuted and none is undecided.</p>{% else %}
 <p>For each, the worst case in full. The command runs this one case again; run it in the folder of
 the certificates.</p>
 {% for c in cards %}
-<details class="card-box"{% if loop.index <= open %} open{% endif %}>
+<details class="card-box"{% if c.open or loop.first %} open{% endif %}>
 <summary><span class="verdict {{ c.status.css }}">{{ c.status.symbol }} {{ c.status.word }}</span>
 <strong>{{ c.title }}</strong>{{ c.expected }}: {{ c.sentence }}</summary>
 <p>{{ c.extent }}</p>
-<dl class="card">{% for name, text in c.card.lines %}<dt>{{ name }}</dt><dd>{{ text }}</dd>{% endfor %}
-<dt>Reproduce</dt><dd><code>{{ c.card.command }}</code> <button type="button" class="copy" hidden>Copy</button></dd></dl>
+<dl class="card">
+{% for name, text in c.card.lines %}<dt>{{ name }}</dt><dd>{{ text }}</dd>{% endfor %}
+<dt>Reproduce</dt><dd><code>{{ c.card.command }}</code>
+<button type="button" class="copy" hidden>Copy</button></dd></dl>
 </details>
 {% endfor %}{% endif %}
 """
@@ -56,6 +56,7 @@ def _html(certificates: Sequence[Certificate]) -> str:
         {
             "title": title,
             "status": facts.record_status(record),
+            "open": not facts.as_expected(certificate),
             "expected": " (as it must be)" if facts.as_expected(certificate) else "",
             "sentence": refutation.sentence(record),
             "extent": extent(certificate, record.verdict),
@@ -63,7 +64,7 @@ def _html(certificates: Sequence[Certificate]) -> str:
         }
         for title, certificate, record in troubled(certificates)
     ]
-    return render(TEMPLATE, cards=cards, open=OPEN)
+    return render(TEMPLATE, cards=cards)
 
 
 def _markdown(certificates: Sequence[Certificate]) -> str:

@@ -14,8 +14,10 @@ TEMPLATE = """
 certificate names the SHA-256 of its inputs.</p>
 <p>One case again, in the folder of the certificates:</p>
 <p><code>{{ one }}</code> <button type="button" class="copy" hidden>Copy</button></p>
-<p>The worst case of a certificate: replace the case by <code>worst</code>. Everything again:</p>
-<ul>{% for command in commands %}<li><code>{{ command }}</code></li>{% endfor %}</ul>
+<p>The worst case of a certificate: replace the case by <code>worst</code>.</p>
+<details{% if commands|length < 6 %} open{% endif %}>
+<summary>The commands that made these certificates</summary>
+<ul>{% for command in commands %}<li><code>{{ command }}</code></li>{% endfor %}</ul></details>
 """
 
 
@@ -24,7 +26,9 @@ def _html(certificates: Sequence[Certificate]) -> str:
         return ""
     first = next((c for c in certificates if c.records), None)
     record = facts.worst(first.records) if first else None
-    one = facts.reproduce(first, record.case) if first and record else "attncert reproduce FILE#CASE"
+    one = (
+        facts.reproduce(first, record.case) if first and record else "attncert reproduce FILE#CASE"
+    )
     commands = list(dict.fromkeys(c.command for c in certificates if c.command))
     return render(TEMPLATE, one=one, commands=commands)
 

@@ -12,7 +12,7 @@ from verify.certificate import Certificate, Record
 from verify.formats import FORMATS
 from verify.judge import Verdict
 from verify.report import facts
-from verify.report.figure import BAD, GRID, MARKER_TEXT, MARKERS, MUTED, figure, style_of
+from verify.report.figure import BAD, GRID, MUTED, figure, legend, style_of
 from verify.report.section import Section
 from verify.report.table import Cell, Column, quantity, table
 from verify.report.template import render
@@ -24,23 +24,21 @@ if TYPE_CHECKING:
 
 FAMILY = "score_ladder"
 FLOOR = 2.0**-7  # errors below it, and exact results, are drawn on it
-SIZE = (760.0, 400.0)
+SIZE = (960.0, 420.0)
 BEND = 1e5  # beyond it the axis is pressed together: nothing changes there but overflow
 TICKS = (-3e38, -1e5, -1e3, -100, -10, 0, 10, 100, 1e3, 1e5, 3e38)
 
 TEMPLATE = """
-<p>The score of the largest key runs from −3·10<sup>38</sup> to 3·10<sup>38</sup>. Solid lines are errors,
-dashed lines of the same colour the proved bounds: a solid line may not rise above its dashed one.
-Marks in the band at the top are outputs that are <strong>NaN or infinite although the truth is
-finite</strong>. Dotted lines are the scores at which an exponential overflows, becomes subnormal or
-vanishes.</p>
-{% for chart in charts %}{{ chart }}{% else %}<p>No record tells the range of its scores.</p>{% endfor %}
+<p>The score of the largest key runs from −3·10<sup>38</sup> to 3·10<sup>38</sup>. Solid lines are
+errors, dashed lines of the same colour the proved bounds: a solid line may not rise above its
+dashed one. Crosses in the band at the top are outputs that are <strong>NaN or infinite although the
+truth is finite</strong>. Dotted lines are the scores at which an exponential overflows, becomes
+subnormal or vanishes.</p>
+{% for chart in charts %}{{ chart }}{% else %}
+<p>No record tells the range of its scores.</p>{% endfor %}
 """
-LEGEND = """
-<ul class="legend" data-picks aria-label="Lines; press to bring out">
-{% for item in items %}<li><button type="button" aria-pressed="false" data-series="{{ loop.index0 }}">
-<span style="color:var(--s{{ item.colour }})" aria-hidden="true">{{ item.marker }}</span>{{ item.text }}</button></li>
-{% endfor %}</ul>
+NUMBERS = """
+{{ legend }}
 <details><summary>The numbers of this picture</summary>{{ table }}</details>
 """
 
@@ -110,9 +108,9 @@ def thresholds(format_name: str) -> list[tuple[float, str]]:
         if fmt is None:
             continue
         near = [
-            (math.log(fmt.largest), f"exp overflows {name}"),
-            (math.log(fmt.smallest_normal), f"exp subnormal in {name}"),
-            (math.log(fmt.smallest / 2), f"exp is 0 in {name}"),
+            (math.log(fmt.largest), f"overflow {name}"),
+            (math.log(fmt.smallest_normal), f"subnormal {name}"),
+            (math.log(fmt.smallest / 2), f"zero {name}"),
         ]
         if fmt.largest < BEND:
             near += [(fmt.largest, f"largest {name}"), (-fmt.largest, f"−largest {name}")]
@@ -126,7 +124,7 @@ def _forward(x: Any) -> Any:
 
     x = np.asarray(x, float)
     size = np.minimum(np.abs(x), BEND)
-    beyond = np.log10(np.maximum(np.abs(x), BEND) / BEND) / 33
+    beyond = np.log10(np.maximum(np.abs(x), BEND) / BEND) / 22
     return np.sign(x) * (np.arcsinh(size / 8) + beyond)
 
 
@@ -135,7 +133,7 @@ def _inverse(y: Any) -> Any:
 
     y = np.asarray(y, float)
     knee = math.asinh(BEND / 8)
-    beyond = np.maximum(np.abs(y) - knee, 0) * 33
+    beyond = np.maximum(np.abs(y) - knee, 0) * 22
     return np.sign(y) * np.sinh(np.minimum(np.abs(y), knee)) * 8 * 10 ** np.minimum(beyond, 300)
 
 
@@ -145,26 +143,30 @@ def _chart(key: tuple[str, str], fmt: str, lines: Sequence[Line]) -> str:
     text = f"NaN or infinite output: {told or 'none'}."
     return figure(
         f"Error against score range: {facts.group_title(key)}, {fmt}",
-        f"{facts.group_title(key).capitalize()}, {fmt}. {text}",
+        f"{facts.group_title(key).capitalize()}, {fmt}. {text} Dotted: exp {_told(fmt)}.",
         text,
         SIZE,
         lambda canvas: _paint(canvas, fmt, lines),
-        below=render(LEGEND, items=[_item(i, ln) for i, ln in enumerate(lines)], table=_numbers(lines)),
+        below=render(NUMBERS, legend=_legend(lines), table=_numbers(lines)),
     )
 
 
-def _item(index: int, item: Line) -> dict[str, Any]:
-    colour, marker = style_of(index)
-    status = facts.status(item.certificate)
-    return {
-        "colour": int(colour[-1], 16),
-        "marker": MARKER_TEXT[MARKERS.index(marker)],
-        "text": f"{item.title} {status.symbol} {status.word}",
-    }
+def _told(fmt: str) -> str:
+    """The thresholds of a format as text."""
+    return ", ".join(f"{text} at {number(x, 5)}".replace("-", "−") for x, text in thresholds(fmt))
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    statuses = [facts.status(item.certificate) for item in lines]
+    return legend([f"{i.title} {s.symbol} {s.word}" for i, s in zip(lines, statuses, strict=True)])
 
 
 def _numbers(lines: Sequence[Line]) -> str:
-    columns = [Column("Kernel and format"), Column("Score level", True), Column("Error (ulp)", True)]
+    columns = [
+        Column("Kernel and format"),
+        Column("Score level", True),
+        Column("Error (ulp)", True),
+    ]
     columns += [Column("Bound (ulp)", True), Column("Case")]
     rows = []
     for item in lines:
@@ -188,11 +190,20 @@ def _paint(canvas: Figure, fmt: str, lines: Sequence[Line]) -> None:
     axes.set_yscale("log")
     axes.set_xscale("function", functions=(_forward, _inverse))
     axes.set_ylim(FLOOR / 1.6, band * 3)
-    axes.set_xlim(-1e39, 1e39)
+    axes.set_xlim(-1e42, 1e42)
     axes.grid(axis="y")
     _ticks(axes, top)
     axes.axhspan(top, band * 3, color=BAD, alpha=0.1, linewidth=0)
-    axes.text(-9e38, band, "NaN or infinite", color=BAD, va="center", fontsize=10, weight="bold")
+    axes.text(
+        0,
+        band * 2.6,
+        "NaN or infinite",
+        color=BAD,
+        ha="center",
+        va="top",
+        fontsize=11,
+        weight="bold",
+    )
     _mark_thresholds(axes, fmt, top)
     for index, item in enumerate(lines):
         _draw(axes, index, item, top, band)
@@ -216,19 +227,23 @@ def _ticks(axes: Axes, top: float) -> None:
 
 
 def _mark_thresholds(axes: Axes, fmt: str, top: float) -> None:
+    placed: list[float] = []
     for x, text in thresholds(fmt):
         axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=":")
-        # Two that are close stand on either side of their lines.
-        left = "is 0" in text or text.startswith("−")
+        left = text.startswith(("zero", "−"))
+        at = float(_forward(x))
+        # Labels of lines that nearly coincide stand on either side, then one above the other.
+        crowded = left and any(abs(at - other) < 0.4 for other in placed)
+        placed += [at] if left else []
         axes.annotate(
-            f"{text} ({x:.5g})".replace("-", "−"),
-            (x, FLOOR * 1.3),
-            xytext=(-2 if left else 2, 0),
+            text,
+            (x, FLOOR),
+            xytext=(-2 if left else 2, 74 if crowded else 0),
             textcoords="offset points",
             rotation=90,
             ha="right" if left else "left",
             va="bottom",
-            fontsize=8.5,
+            fontsize=9,
             color=MUTED,
         )
 
@@ -242,11 +257,15 @@ def _draw(axes: Axes, index: int, item: Line, top: float, band: float) -> None:
     bounds = [(p.level, p.bound) for p in item.points if p.bound and math.isfinite(p.bound)]
     if bounds:
         shown = [min(max(b, FLOOR), top) for _, b in bounds]
-        (dashed,) = axes.plot([b[0] for b in bounds], shown, color=colour, linestyle=(0, (4, 2)), linewidth=1)
+        (dashed,) = axes.plot(
+            [b[0] for b in bounds], shown, color=colour, linestyle=(0, (4, 2)), linewidth=1
+        )
         dashed.set_gid(f"series-{index}")
     out = [p.level for p in item.points if p.ulps is None]
     if out:
-        (crosses,) = axes.plot(out, [band] * len(out), "X", color=BAD, markersize=9, markeredgecolor=GRID)
+        (crosses,) = axes.plot(
+            out, [band] * len(out), "X", color=BAD, markersize=9, markeredgecolor=GRID
+        )
         crosses.set_gid(f"series-{index}")
 
 

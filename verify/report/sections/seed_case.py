@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from verify.certificate import Certificate, Record
 from verify.report import facts
 from verify.report.refutation import short
 from verify.report.section import Section
-from verify.report.table import Cell, Column, table, verdict
+from verify.report.table import Cell, Column, quantity, table, verdict
 from verify.report.template import render
-from verify.report.words import decimal
+from verify.report.words import as_float, words
 
 FAMILY = "seed_case"
-MOST = 4  # outputs that are shown side by side; the case has three
+MOST = 3  # outputs whose truth is told; the scores repeat after three
 
 TEMPLATE = """
 {% if not tables %}<p>These certificates hold no record of the family <code>{{ family }}</code>, so
 nothing can be shown here.</p>{% else %}
 <p>The scores are 1000, 1001 and 999. Subtracting the largest one makes this the easiest of rows;
-without it, every exponential overflows and the output is infinity divided by infinity. A certificate
-keeps one element of each case (the one that decided), so a dash means: not kept, not wrong.</p>
-{% for table in tables %}{{ table }}{% endfor %}{% endif %}
+without it every exponential overflows, and the output is infinity divided by infinity.</p>
+{% for exact in truths %}
+<p><strong>Truth of {{ exact.operation }}</strong> ({{ exact.formats }}), as these certificates hold
+it: {% for place, value in exact.outputs -%}
+output {{ place }} = <code>{{ value }}</code>{{ "; " if not loop.last }}
+{%- endfor %}.</p>
+{% endfor %}
+{% for table in tables %}{{ table }}{% endfor %}
+<p class="note">A certificate keeps one output of a case: the one that decided. A format that cannot
+hold the scores rounds them first; the truth is that of the scores as they are stored.</p>{% endif %}
 """
+COLUMNS = (
+    Column("Kernel and format"),
+    Column("Verdict"),
+    Column("Output"),
+    Column("The kernel returned", True),
+    Column("Truth", True),
+    Column("Error (ulp)", True),
+    Column("Case"),
+)
 
 Row = tuple[str, Certificate, Record]
 
@@ -44,51 +62,52 @@ def _place(record: Record) -> tuple[bool, float, str]:
     return (record.notes.get("level", 0.0) < 0, keys, record.case)
 
 
-def _outputs(rows: Sequence[Row]) -> list[tuple[int, ...]]:
-    """The indices that the certificates hold, in order."""
-    held = sorted({r.finding.index for _, _, r in rows if r.finding and r.finding.output == "output"})
-    return held[:MOST]
-
-
-def _truths(rows: Sequence[Row]) -> dict[tuple[str, tuple[int, ...]], str]:
-    """The exact result per case and index, as some certificate holds it."""
-    found = {}
+def truths(operation: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The exact outputs that the certificates hold; formats with the same ones stand together."""
+    held: dict[str, dict[tuple[int, ...], str]] = defaultdict(dict)
     for _, certificate, record in rows:
-        if record.finding:
-            found[certificate.format, record.finding.index] = record.finding.truth
-    return found
+        found = record.finding
+        if found is not None and found.output == "output" and found.index[-1:] < (MOST,):
+            held[certificate.format][found.index] = short(found.truth)
+    merged: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    for fmt, outputs in held.items():
+        merged[tuple((_place_text(i), outputs[i]) for i in sorted(outputs))].append(fmt)
+    return [
+        {"operation": operation, "formats": ", ".join(formats), "outputs": outputs}
+        for outputs, formats in merged.items()
+    ]
+
+
+def _place_text(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]"
 
 
 def _table(operation: str, rows: Sequence[Row]) -> str:
-    outputs = _outputs(rows)
-    columns = [Column("Kernel and format"), Column("Verdict")]
-    for index in outputs:
-        columns += [Column(f"output {list(index)}", True), Column(f"truth {list(index)}", True)]
-    columns += [Column("Element that decided")]
-    lines = []
-    truths = _truths(rows)
-    for title, certificate, record in rows:
-        line = [Cell(title, heads_row=True), verdict(facts.record_status(record))]
-        for index in outputs:
-            truth = truths.get((certificate.format, index))
-            line += [_value(record, index), Cell(short(truth) if truth else "—", css="num")]
-        line.append(Cell(record.case.removeprefix(f"{FAMILY}/")))
-        lines.append(line)
-    return table(f"Scores 1000, 1001, 999: {operation}", columns, lines)
+    lines = [_line(title, record) for title, _, record in rows]
+    return table(f"Scores 1000, 1001, 999: {words(operation)}", COLUMNS, lines)
 
 
-def _value(record: Record, index: tuple[int, ...]) -> Cell:
+def _line(title: str, record: Record) -> list[Cell]:
     found = record.finding
-    if found is None or found.index != index:
-        return Cell("—", css="num")
-    text = short(found.value)
-    lost = decimal(found.value) != found.value
-    return Cell(f"✗ {text}" if lost else text, css="num verdict fail" if lost else "num")
+    assert found is not None
+    lost = facts.nonfinite(found)
+    value = Cell(f"✗ {short(found.value)}", math.inf, "num verdict fail")
+    return [
+        Cell(title, heads_row=True),
+        verdict(facts.record_status(record)),
+        Cell(f"{found.output}{_place_text(found.index)}"),
+        value if lost else Cell(short(found.value), as_float(found.value), "num"),
+        Cell(short(found.truth), as_float(found.truth), "num"),
+        quantity(found.ulps),
+        Cell(record.case),
+    ]
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
-    tables = [_table(name, rows) for name, rows in chosen(certificates).items()]
-    return render(TEMPLATE, tables=tables, family=FAMILY)
+    found = chosen(certificates)
+    exact = [t for name, rows in found.items() for t in truths(words(name), rows)]
+    tables = [_table(name, rows) for name, rows in found.items()]
+    return render(TEMPLATE, tables=tables, truths=exact, family=FAMILY)
 
 
 SECTION = Section(40, "The seed case", _html)

@@ -12,8 +12,8 @@ from verify.report.table import Cell, Column, table
 from verify.report.template import render
 
 TEMPLATE = """
-<p>The suite ships kernels that are broken on purpose. A judge that lets one of them pass is not to be
-believed; a certificate carries the summary of the run in which that was tested.</p>
+<p>The suite ships kernels that are broken on purpose. A judge that lets one of them pass is not to
+be believed; a certificate carries the summary of the run in which that was tested.</p>
 {% if table %}{{ table }}{% else %}<p class="note">These certificates carry no such summary. Run
 <code>attncert selftest</code>.</p>{% endif %}
 """

@@ -9,18 +9,27 @@ from verify.certificate import Certificate
 from verify.report import facts
 from verify.report.section import Section
 from verify.report.template import render
-from verify.report.words import plural, words
+from verify.report.words import count, plural, words
 
 TEMPLATE = """
 <p>{{ total }}</p>
 {% for group in groups %}
 <details><summary><strong>{{ group.count }}</strong>: {{ group.reason }}</summary>
-<ul>{% for title, families in group.lines %}<li><strong>{{ title }}</strong>: {{ families }}</li>{% endfor %}</ul>
+<ul>
+{% for title, families in group.lines %}
+<li><strong>{{ title }}</strong>: {{ families }}</li>
+{% endfor %}
+</ul>
 </details>
 {% endfor %}
-{% if missing %}<p><strong>Planned, but neither run nor skipped with a reason</strong> (the verdict is at best
-INCONCLUSIVE):</p><ul>{% for title, count in missing %}<li>{{ title }}: {{ count }}</li>{% endfor %}</ul>{% endif %}
-{% if groups %}<p class="note">results.csv beside this page lists every skipped case by its id.</p>{% endif %}
+{% if missing %}
+<p><strong>Planned, but neither run nor skipped with a reason</strong> (the verdict is at best
+INCONCLUSIVE):</p>
+<ul>{% for title, gap in missing %}<li>{{ title }}: {{ gap }}</li>{% endfor %}</ul>
+{% endif %}
+{% if groups %}
+<p class="note">results.csv beside this page lists every skipped case by its id.</p>
+{% endif %}
 """
 
 
@@ -37,8 +46,8 @@ def groups(certificates: Sequence[Certificate]) -> list[dict[str, object]]:
 def _lines(found: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
     """Families with counts; kernels that skip the same stand in one line."""
     families: dict[str, list[str]] = defaultdict(list)
-    for (title, family), count in sorted(found.items()):
-        families[title].append(f"{words(family)} ({count})")
+    for (title, family), cases in sorted(found.items()):
+        families[title].append(f"{words(family)} ({cases})")
     titles: dict[str, list[str]] = defaultdict(list)
     for title, listed in families.items():
         titles[", ".join(listed)].append(title)
@@ -52,14 +61,10 @@ def _html(certificates: Sequence[Certificate]) -> str:
     missing = [
         (title, plural(gap, "case"))
         for title, c in zip(facts.titles(certificates), certificates, strict=True)
-        if (gap := c.planned - facts.run(c) - len(c.skipped)) > 0
+        if (gap := facts.missing(c)) > 0
     ]
-    total = (
-        f"Of {plural(planned, 'planned case')}, {done} were run and {skipped} were not, for these "
-        "reasons:"
-        if skipped
-        else f"Of {plural(planned, 'planned case')}, {done} were run; none was skipped."
-    )
+    rest = f"{count(skipped)} were not, for these reasons:" if skipped else "none was skipped."
+    total = f"Of {plural(planned, 'planned case')}, {count(done)} were run; {rest}"
     return render(TEMPLATE, total=total, groups=groups(certificates), missing=missing)
 
 

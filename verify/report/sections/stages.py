@@ -21,10 +21,12 @@ WIDTH, HEAD, LINE = 760.0, 76.0, 24.0
 HATCHES = ("", "//", "..", "\\\\", "xx", "--", "oo")
 
 TEMPLATE = """
-<p>The bound at the deciding element of each case is a sum over stages; this is their share, averaged
-over the cases. The largest share says which rounding limits what can be promised.</p>
+<p>The bound at the deciding element of each case is a sum over stages; this is their share,
+averaged over the cases. The largest share says which rounding limits what can be promised.</p>
 {% for chart in charts %}{{ chart }}{% endfor %}
 """
+
+NUMBERS = "<details><summary>The numbers of this picture</summary>{{ table }}</details>"
 
 
 def shares(certificate: Certificate) -> dict[str, float]:
@@ -39,7 +41,9 @@ def shares(certificate: Certificate) -> dict[str, float]:
 
 def dominating(certificate: Certificate) -> Counter[str]:
     """In how many cases each stage is the largest one."""
-    found = (max(sorted(r.stages), key=lambda s: r.stages[s]) for r in certificate.records if r.stages)
+    found = (
+        max(sorted(r.stages), key=lambda s: r.stages[s]) for r in certificate.records if r.stages
+    )
     return Counter(found)
 
 
@@ -56,11 +60,13 @@ def _chart(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
         text,
         (WIDTH, HEAD + LINE * len(found)),
         lambda canvas: _paint(canvas, found, names),
-        below=f"<details><summary>The numbers of this picture</summary>{below}</details>",
+        below=render(NUMBERS, table=below),
     )
 
 
-def _numbers(certificates: Sequence[Certificate], titles: Sequence[str], names: Sequence[str]) -> str:
+def _numbers(
+    certificates: Sequence[Certificate], titles: Sequence[str], names: Sequence[str]
+) -> str:
     columns = [Column("Kernel and format"), *(Column(words(n), True) for n in names)]
     rows = []
     for title, certificate in zip(titles, certificates, strict=True):
@@ -99,11 +105,9 @@ def _paint(canvas: Figure, found: Mapping[str, Mapping[str, float]], names: Sequ
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
-    from markupsafe import Markup
-
     groups = facts.groups(certificates)
     charts = [_chart(k, found) for k, found in groups.items() if any(map(shares, found))]
-    return render(TEMPLATE, charts=[Markup(c) for c in charts]) if charts else ""
+    return render(TEMPLATE, charts=charts) if charts else ""
 
 
 SECTION = Section(100, "Which stage limits the bound", _html)

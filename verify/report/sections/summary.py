@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from verify.certificate import Certificate
@@ -15,24 +16,26 @@ from verify.report.words import number
 COLUMNS = (
     Column("Kernel and format"),
     Column("Verdict"),
-    Column("Expected", help="what the kernel is shipped to show"),
+    Column(
+        "Worst error / bound", True, "tightness: 1 is the bound; above it the kernel is refuted"
+    ),
+    Column("Typical", True, "error / bound: median over the cases of the case's median"),
+    Column("Worst ulp", True, "largest error over all finite outputs, in ulps of the truth"),
+    Column("Lost", True, "cases that give NaN or infinity where the truth is finite"),
     Column("Grade", help="the tightest reference contract that no case refutes"),
-    Column("Largest error / bound", True, "tightness: 1 is the bound; above it the kernel is refuted"),
-    Column("Typical error / bound", True, "median over the cases of the case's median"),
-    Column("Largest error (ulp)", True, "over all finite outputs, in ulps of the truth"),
-    Column("NaN or infinite", True, "cases that give NaN or infinity where the truth is finite"),
-    Column("Cases run", True),
+    Column("Run", True, "cases"),
     Column("Skipped", True, "planned but not run; the reasons are listed below"),
-    Column("Planned", True),
+    Column("Planned", True, "cases"),
+    Column("Expected", help="what the kernel is shipped to show"),
+    Column("Declared arithmetic"),
     Column("Operation"),
     Column("Device"),
-    Column("Declared arithmetic"),
     Column("Profile"),
 )
 TEMPLATE = """
-<p>The largest error is what counts; typical values tell how much of the bound is used as a rule.
-A kernel near 1 uses all that its declared arithmetic permits; far below 1 it is better than it
-declares, or the bound is loose there.</p>
+<p>Error / bound (tightness) is the number that decides: at most 1, or the kernel is refuted. Near 1
+a kernel uses all that its declared arithmetic permits; far below 1 it is better than it declares,
+or the bound is loose there. An ulp is the spacing of the format at the exact result.</p>
 {{ table }}
 {% if suspects %}<p class="note">Marked ⚑: an element above what rounding errors that are
 independent of one another would give. This is a mark, never a failure.</p>{% endif %}
@@ -41,25 +44,35 @@ independent of one another would give. This is a mark, never a failure.</p>{% en
 
 def _cells(certificate: Certificate, title: str) -> list[Cell]:
     grade = certificate.grade
-    mark = " ⚑" if facts.suspect(certificate) else ""
-    largest = facts.largest_tightness(certificate)
     return [
         Cell(title, title, heads_row=True),
         verdict(facts.status(certificate)),
-        Cell("to be refuted" if certificate.expected == "fail" else "to pass"),
-        Cell(f"{grade.letter}: {grade.meaning}" if grade else "—", grade.letter if grade else "~"),
-        Cell(f"{number(largest)}{mark}", -1.0 if largest is None else largest, "num"),
+        _worst(certificate),
         quantity(facts.typical_tightness(certificate)),
         quantity(facts.largest_ulps(certificate)),
         quantity(facts.lost_values(certificate)),
+        Cell(f"{grade.letter}: {grade.meaning}" if grade else "—", css="wide"),
         quantity(facts.run(certificate)),
         quantity(len(certificate.skipped)),
         quantity(certificate.planned),
+        Cell("refuted" if certificate.expected == "fail" else "pass"),
+        Cell(certificate.model["name"]),
         Cell(facts.operation(certificate)),
         Cell(certificate.device),
-        Cell(certificate.model["name"]),
         Cell(certificate.profile),
     ]
+
+
+def _worst(certificate: Certificate) -> Cell:
+    """Largest error over bound; a lost value is worse than any number."""
+    largest = facts.largest_tightness(certificate)
+    lost = facts.lost_values(certificate)
+    mark = " ⚑" if facts.suspect(certificate) else ""
+    if lost:
+        return Cell("✗ NaN or infinite", math.inf, "num verdict fail")
+    if largest is not None and largest > 1:
+        return Cell(f"✗ {number(largest)}{mark}", largest, "num verdict fail")
+    return Cell(f"{number(largest)}{mark}", -1.0 if largest is None else largest, "num")
 
 
 def _html(certificates: Sequence[Certificate]) -> str:

@@ -24,10 +24,10 @@ LOWEST = 1e-3
 NAME = 44  # letters of a kernel's name that fit beside the picture
 
 TEMPLATE = """
-<p>Error divided by bound, one kernel and format a line. The line in the box is the middle case, the box
-holds half of the cases, the dot is the worst one. <strong>Nothing may lie right of 1.</strong> A box
-far left of 1 is no merit by itself: there the bound is loose, or the kernel computes better than it
-declares.</p>
+<p>Error divided by bound, one kernel and format a line. The line in the box is the middle case, the
+box holds half of the cases, the dot is the worst one. <strong>Nothing may lie right of 1.</strong>
+A box far left of 1 is no merit by itself: there the bound is loose, or the kernel computes better
+than it declares.</p>
 {% for chart in charts %}{{ chart }}{% endfor %}
 """
 
@@ -48,7 +48,8 @@ def _chart(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
     worst = [(t, facts.largest_tightness(c)) for t, c in zip(titles, certificates, strict=True)]
     over = [f"{t} ({number(x)})" for t, x in worst if x is not None and x > 1]
     lost = [t for t, c in zip(titles, certificates, strict=True) if facts.lost_values(c)]
-    text = f"Above the bound: {', '.join(over) or 'none'}. NaN or infinite: {', '.join(lost) or 'none'}."
+    text = f"Above the bound: {', '.join(over) or 'none'}. "
+    text += f"NaN or infinite: {', '.join(lost) or 'none'}."
     size = (WIDTH, HEAD + LINE * len(certificates))
     title = f"Error over bound: {facts.group_title(key)}"
     counted = plural(sum(len(facts.judged(c)) for c in certificates), "judged case")
@@ -95,7 +96,9 @@ def _draw(axes: Axes, at: int, values: Sequence[float]) -> None:
     axes.plot([low, high], [at, at], color=MUTED, linewidth=1)
     if len(values) > 2:
         first, _, third = quantiles(values, n=4, method="inclusive")
-        axes.barh(at, third - first, left=first, height=0.55, color=SERIES[0], alpha=0.5, linewidth=0)
+        axes.barh(
+            at, third - first, left=first, height=0.55, color=SERIES[0], alpha=0.5, linewidth=0
+        )
     middle = median(values)
     axes.plot([middle, middle], [at - 0.27, at + 0.27], color=SERIES[0], linewidth=2)
     axes.plot([high], [at], "o", color=BAD if high > 1 else SERIES[0], markersize=5)

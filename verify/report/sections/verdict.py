@@ -34,7 +34,8 @@ TEMPLATE = """
 <p>{{ worst }}</p>
 <details><summary>What each verdict means</summary>
 <dl class="words">{% for status in statuses %}
-<dt class="verdict {{ status.css }}">{{ status.symbol }} {{ status.word }}</dt><dd>{{ status.meaning }}</dd>
+<dt class="verdict {{ status.css }}">{{ status.symbol }} {{ status.word }}</dt>
+<dd>{{ status.meaning }}</dd>
 {% endfor %}</dl></details>
 """
 
@@ -56,7 +57,11 @@ def headline(certificates: Sequence[Certificate]) -> tuple[bool, str, str]:
     if meant == len(certificates):
         return True, "Every kernel is refuted, as it must be", detail
     if meant:
-        return True, "Every kernel that should be right is certified; the others are refuted", detail
+        return (
+            True,
+            "Every kernel that should be right is certified; the others are refuted",
+            detail,
+        )
     return True, "Every kernel is certified", detail
 
 
@@ -65,16 +70,18 @@ def surprise(certificate: Certificate) -> str:
     status = facts.status(certificate).word
     if certificate.expected == "fail":
         return f"{status}, although this kernel is shipped to be refuted"
+    return f"{status}, {cause(certificate)}"
+
+
+def cause(certificate: Certificate) -> str:
+    """The family and the sentence of the record that made the verdict."""
     record = facts.worst(certificate.records)
+    gap = facts.missing(certificate)
     if record is None:
-        return f"{status}: no case was run"
-    if record.verdict is not certificate.verdict:
-        return f"{status}: {plural(missing(certificate), 'planned case is', 'planned cases are')} missing"
-    return f"{status} in {words(record.family)}: {refutation.sentence(record)}"
-
-
-def missing(certificate: Certificate) -> int:
-    return certificate.planned - facts.run(certificate) - len(certificate.skipped)
+        return "no case was run"
+    if gap and record.verdict is not certificate.verdict:
+        return f"{plural(gap, 'planned case is', 'planned cases are')} missing"
+    return f"{words(record.family)}: {refutation.sentence(record)}"
 
 
 def _glance(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
@@ -88,7 +95,9 @@ def _glance(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
         cells = [_verdicts([c for c in found if c.format == f]) for f in formats]
         rows.append([Cell(name, heads_row=True), *cells, Cell(_why(found), css="why")])
     columns = [Column("Kernel"), *map(Column, formats), Column("Why")]
-    return table(f"Verdicts: {facts.group_title(key)}", columns, rows, css="glance")
+    return table(
+        f"Verdicts: {facts.group_title(key)}", columns, rows, filterable=False, css="glance"
+    )
 
 
 def _verdicts(certificates: Sequence[Certificate]) -> Cell:
@@ -111,10 +120,7 @@ def _why(certificates: Sequence[Certificate]) -> str:
         return str(certificates[0].kernel.get("summary", ""))
     order = list(Verdict)
     chosen = min(troubled, key=lambda c: order.index(c.verdict))
-    record = facts.worst(chosen.records)
-    if record is None:
-        return f"{chosen.format}: no case was run"
-    return f"{chosen.format}, {words(record.family)}: {refutation.sentence(record)}"
+    return f"{chosen.format}, {cause(chosen)}"
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
