@@ -17,6 +17,7 @@ from verify.families._thresholds import THRESHOLDS, UNIT, below, value_below
 from verify.families._values import with_ones
 from verify.formats import Format
 from verify.integers import Draws
+from verify.operation import Operation
 
 NAME = "score_ladder"
 FINE = -6  # attention scores are multiples of 2^FINE
@@ -24,6 +25,9 @@ DECADES = (1000, 10_000, 100_000)
 SPREAD = 4 * 64  # the other scores of a row lie within 4 of the level
 LIVE = 5  # the key at 0 of `tail` rows
 FAR = 225  # 225 2^120 = 2.99e38
+# (unit, scale) of the highest rungs, by whether the format is as narrow as fp16. With 1/sqrt(d) the
+# product q . k is 8 times the score and must not overflow, hence 2^117.
+FAR_UNITS = {False: ((117, None), (120, 1.0)), True: ((13, None),)}
 SMOKE = ("fp32-overflow-above-top", "fp32-zero-below-top")
 RARE = tuple(f"-{decade}-tail" for decade in DECADES)
 Level = tuple[int, int]  # (m, e) stands for m 2^e
@@ -90,11 +94,13 @@ def _tail_weight(fmt: Format, units: int) -> float:
     return float(np.ldexp(1.0, min(-units * 23 // (16 * 64), fmt.emax - 4)))
 
 
-def _far_qkv(fmt: Format, axes: Axes, top: int, unit: int, draws: Draws) -> Arrays:
+def _far_qkv(
+    fmt: Format, axes: Axes, top: int, unit: int, scale: float | None, draws: Draws
+) -> Arrays:
     """Ties at top 2^unit; every other score is at least 2^unit lower."""
     drop = draws.integers(0, 2, (1, axes.n_k)) * draws.integers(1, 31, (1, axes.n_k))
     drop[0, 0] = 0
-    return {**exact_qk(fmt, axes, top - drop, unit), "v": with_ones(draws, axes)}
+    return {**exact_qk(fmt, axes, top - drop, unit, scale), "v": with_ones(draws, axes)}
 
 
 def _x(fmt: Format, shape: tuple[int, int], name: str, level: Level, draws: Draws) -> Array:
@@ -131,11 +137,17 @@ def _attention(plan: Plan) -> Iterator[Case]:
             notes={"level": _value(level)},
         )
     axes = Axes(4, 16)
-    unit = 13 if plan.format.emax == 15 else 120
-    for top in (FAR, -FAR + 30):
-        value = _value((top, unit))
-        recipe = partial(_far_qkv, plan.format, axes, top, unit)
-        yield plan.attention(NAME, f"{value:.0e}-top", axes, recipe, notes={"level": value})
+    for unit, scale in FAR_UNITS[plan.format.emax == 15]:
+        for top in (FAR, -FAR + 30):
+            value = _value((top, unit))
+            yield plan.attention(
+                NAME,
+                f"{value:.0e}-top",
+                axes,
+                partial(_far_qkv, plan.format, axes, top, unit, scale),
+                operation=Operation("attention", scale=scale),
+                notes={"level": value},
+            )
 
 
 def _rows(plan: Plan) -> Iterator[Case]:
