@@ -71,11 +71,13 @@ class ArithmeticModel:
     exponential          'difference' exp(s - m); 'fma' exp2(fma(s, c, -m c)) with c = scale log2 e,
                          which allows every error that 'difference' can make
     exp_ulps             error of exp in ulp of softmax_format; exp_relative replaces it
-    flush_to_zero        subnormals of softmax_format (and accumulators) become zero
+    flush_to_zero        subnormals of softmax_format become zero, as results and accumulators, and
+                         as operands of both products
     flush_exp            only the exponential gives zero below the smallest normal number
     flush_p              subnormals of P in p_format become zero
     row_sum              accumulator of the row sum; row_sum_order its order
     row_sum_of           whether it adds P before or after rounding to p_format
+    stored_row_sum       format in which the finished row sum is kept (None: that of row_sum)
     p_format             format of P when it enters P V; p_normalised: P = e / l is formed before
     p_offset             P is scaled by 2^p_offset before rounding (FP8)
     block                fewest keys per online block (None: one block)
@@ -84,6 +86,7 @@ class ArithmeticModel:
     max_offset           the shift may differ from the row maximum by this much (natural log units)
     order                order of the additions in qk and pv: 'any', or 'sequential' where declared
     log_ulps, tanh_ulps  error of log and of tanh (softcap), in ulp of softmax_format
+    log_format           format in which the logarithm is kept (None: softmax_format)
     lse_format           format in which the log-sum-exp is returned
     log_softmax          'shifted' (x - m) - ln l; 'lse' x - (m + ln l), which allows every error
                          that 'shifted' can make
@@ -111,6 +114,7 @@ class ArithmeticModel:
     row_sum: Chain = field(default_factory=Chain)
     row_sum_order: Order = "any"
     row_sum_of: Literal["unrounded", "rounded"] = "unrounded"
+    stored_row_sum: str | None = None
     p_format: str = "bf16"
     p_normalised: bool = False
     p_offset: int = 0
@@ -121,11 +125,12 @@ class ArithmeticModel:
     order: Order = "any"
     log_ulps: float = 2.0
     tanh_ulps: float = 6.0
+    log_format: str | None = None
     lse_format: str = "fp32"
     log_softmax: Literal["shifted", "lse"] = "shifted"
 
     def __post_init__(self) -> None:
-        named = (self.scaled_operands, self.stored_scores, self.convert and self.convert[0])
+        named = (self.scaled_operands, self.stored_scores, self.stored_row_sum, self.log_format)
         chains = (self.qk.format, self.pv.format, self.row_sum.format)
         for name in (
             self.input,
@@ -134,6 +139,7 @@ class ArithmeticModel:
             self.softmax_format,
             self.p_format,
             self.lse_format,
+            self.convert and self.convert[0],
             *chains,
             *named,
         ):

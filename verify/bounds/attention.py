@@ -132,7 +132,15 @@ class _Shared:
         return self._scores[key]
 
     def _weights_of(self, model: ArithmeticModel, exps: Exponentials) -> Weights:
-        names = ("p_format", "p_offset", "p_normalised", "flush_p", "row_sum", "row_sum_of")
+        names = (
+            "p_format",
+            "p_offset",
+            "p_normalised",
+            "flush_p",
+            "row_sum",
+            "row_sum_of",
+            "flush_to_zero",
+        )
         key = (id(exps), *(getattr(model, name) for name in names))
         if key not in self._weights:
             self._weights[key] = weights(self._rows, model, exps)
@@ -318,8 +326,7 @@ def _product_flags(
         top = model.p_offset * math.log(2) + variant.exps.stale
         if not model.shift:
             top = top + (rows.maximum + variant.exps.theta.max(axis=2, initial=0.0, keepdims=True))
-        over = np.asarray(top > math.log(FORMATS[model.p_format].largest))
-        flags["O8"] = np.broadcast_to(over, rows.count.shape)
+        flags["O8"] = np.asarray(top > math.log(FORMATS[model.p_format].largest))
     return flags
 
 

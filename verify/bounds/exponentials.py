@@ -51,7 +51,7 @@ class Exponentials:
     log_e: Array
     rescales: Array
     offset: Array
-    stale: float
+    stale: Array
     log_c_lower: Array
     log_c_upper: Array
     least_sum: Array
@@ -79,7 +79,9 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     """
     rescales = _rescales(rows, model)
     rho = _largest(rows, scores.delta - rows.distance)
-    stale = model.lazy * math.log(2) + model.max_offset
+    # with one block there is no rescale to put off
+    lag = np.where(rescales > 0, model.lazy * math.log(2), 0.0)
+    stale = lag + model.max_offset
     reach = rows.distance + scores.delta + rho + 2 * stale
     above = _sink_above(rows)
     if rows.has_sink:
@@ -91,7 +93,7 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     systematic = scores.systematic + common + (log_e if model.exp_relative is not None else 0.0)
     chance = scores.variance + random**2 + (0.0 if model.exp_relative is not None else log_e**2)
     theta = np.where(rows.live, scores.delta + random + common, 0.0)
-    low, high, least = _common_factor(rows, model, rho, size, above)
+    low, high, least = _common_factor(model, rho, size, rows.maximum, lag + above)
     return Exponentials(
         theta=theta,
         growth=_growth(rows, theta),
@@ -171,23 +173,22 @@ def _growth(rows: Rows, theta: Array) -> Array:
 
 
 def _common_factor(
-    rows: Rows, model: ArithmeticModel, rho: Array, size: Array, above: Array
+    model: ArithmeticModel, rho: Array, size: Array, maximum: Array, stale: Array
 ) -> tuple[Array, Array, Array]:
     """(log of a lower and an upper bound of C, lower bound of the sum of exponentials)."""
     if not model.shift:
-        clipped = np.clip(rows.maximum, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+        clipped = np.clip(maximum, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
         return clipped, clipped, np.zeros(clipped.shape)
     offset = rho + model.max_offset
-    lag = model.lazy * math.log(2)
     u = FORMATS[model.softmax_format].u
     # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
-    residual = 3 * u * size if model.exponential == "fma" else 0.0
-    least = (1 - model.exp_error) * np.exp(
-        -np.minimum(model.max_offset + residual, _LARGEST_EXPONENT)
+    residual = 3 * u * size if model.exponential == "fma" else np.zeros(rho.shape)
+    least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, 300.0))
+    return (
+        -np.minimum(offset, _LARGEST_EXPONENT),
+        np.minimum(offset + stale, _LARGEST_EXPONENT),
+        np.asarray(least),
     )
-    low = -np.minimum(offset, _LARGEST_EXPONENT)
-    high = np.minimum(offset + lag + above, _LARGEST_EXPONENT)
-    return low, high, least + np.zeros(rho.shape)
 
 
 def _underflow(

@@ -28,7 +28,8 @@ def logarithm_error(
     Shapes      returns (slabs, rows, 1).
     Guarantee   b0 + eps_log (|ln l| + b0 + offset + ln S) + 2u (the same with base 2), where
                 b0 = max(ln(1 + sum p up), -ln(sum p low)) + max(ln(1 + kappa), ln growth)
-                is the error of the exact logarithm, and l is taken in the kernel's own units.
+                is the error of the exact logarithm, and l is taken in the kernel's own units;
+                one more rounding where it is kept in log_format.
     Requires    no flag O1 to O6.
     Source      docs/theory/bounds.md, section 7.
     """
@@ -37,7 +38,11 @@ def logarithm_error(
     exact = exact + np.maximum(np.log1p(row_sum.kappa), np.log(row_sum.growth))
     logarithm = np.log(rows.row_sum) if model.shift else rows.lse
     size = np.abs(logarithm) + exact + exps.offset + math.log(max(model.splits, 1))
-    return np.asarray(exact + (2 * model.log_ulps + 2) * u * size)
+    error = exact + (2 * model.log_ulps + 2) * u * size
+    if model.log_format is not None:
+        fmt = FORMATS[model.log_format]
+        error = error + np.maximum(fmt.u * (size + error), fmt.underflow_unit())
+    return np.asarray(error)
 
 
 def shift_error(rows: Rows, model: ArithmeticModel, exps: Exponentials) -> Array:

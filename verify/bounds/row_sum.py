@@ -45,6 +45,7 @@ def row_sum_error(
                         pairwise (1+u)^(h+2R+S-1) - 1, declared order `running_row_sum`
                 growth  min(1/(1-kappa), (1-u)^-(n-1+R+S-1), largest / least), the last because
                         sums of positive numbers that round to nearest never fall below a term
+                stored once more: times 1 + u of that format, and 1/(1 - u)
                 factor  max(growth (1+k) - 1, 1 - (1-k)/(1+kappa)), k = (1+2u)(1+u) - 1 for a
                         reciprocal and a product, u for a division
     Requires    no flag O5, O6; positive terms.
@@ -65,9 +66,13 @@ def row_sum_error(
     if model.shift and model.row_sum.mode == "RN":
         least = np.maximum(exps.least_sum * (1 - weights.in_p), 1e-300)
         growth = np.minimum(growth, np.maximum(largest / least, 1.0))
+    if model.stored_row_sum is not None:
+        stored = FORMATS[model.stored_row_sum]
+        kappa, growth = (1 + kappa) * (1 + stored.u) - 1, growth / (1 - stored.u)
     division = _division(model)
     factor = np.maximum(growth * (1 + division) - 1, 1 - (1 - division) / (1 + kappa))
-    over = (1 + kappa) * largest > fmt.largest
+    limit = min(fmt.largest, FORMATS[model.stored_row_sum or model.row_sum.format].largest)
+    over = (1 + kappa) * largest > limit
     return RowSumError(kappa, growth, factor, largest, weights.flags | {"O5": over})
 
 

@@ -205,6 +205,8 @@ def _operand_underflow(rows: Rows, model: ArithmeticModel, placed: str) -> Array
         factor = max(1.0, sqrt_scale(rows))
     if model.convert:
         eta += FORMATS[model.convert[0]].underflow_unit(flush=True)
+    if model.flush_to_zero:  # units that flush results read subnormal operands as zero, too
+        eta += FORMATS[model.softmax_format].smallest_normal
     if eta == 0.0:
         return 0.0
     q = np.abs(rows.q).sum(axis=2)[:, :, None]

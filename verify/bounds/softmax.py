@@ -81,7 +81,7 @@ def probability_error(
 
     Shapes      returns (error, its part due to the row sum), each (slabs, rows, n).
     Guarantee   p_hat_j <= w_j growth (1+k)/least,  p_hat_j >= low_j (1-k)/((1+excess)(1+kappa)),
-                w_j <= p_j (1+up_j) + alpha_j, k = 3u + O(u^2); with one block (what is summed is
+                w_j <= p_j (1+up_j) + alpha_j, k = 3u or 2u; with one block (what is summed is
                 what is divided) w_j / least is replaced by w_j / (w_j + least - low_j).
                 Absolute underflow eta at the end.
     Requires    no flag O4 to O6.
@@ -89,7 +89,9 @@ def probability_error(
     Source      docs/theory/bounds.md, section 7.
     """
     fmt = FORMATS[model.softmax_format]
-    division = (1 + 2 * fmt.u) * (1 + fmt.u) - 1
+    # the product with the reciprocal is rounded to the output at once where the formats agree
+    product = 0.0 if model.output == model.softmax_format else fmt.u
+    division = (1 + 2 * fmt.u) * (1 + product) - 1
     moved = w.scale * exps.growth + w.offset * rows.p
     lost = 0.0 if w.absolute is None else w.absolute
     upper = rows.p + moved + lost
@@ -119,21 +121,20 @@ def log_probability_error(
 
     Shapes      returns (error, its part due to the logarithm), each (slabs, rows, n).
     Definition  y_j = x_j - M - ln l.
-    Guarantee   b + u |x_j - M| + u (|y_j| + .) for (x - m) - ln l, b = `logarithm_error`;
-                with x - (m + ln l) the term u (|LSE| + b) + `shift_error` takes the place of
-                u |x_j - M|, and the larger of the two counts.
+    Guarantee   b + u |x_j - M| + u (|y_j| + .) for (x - m) - ln l, b = `logarithm_error` +
+                `shift_error` (an exponent m c differs from the m that is subtracted here);
+                with x - (m + ln l) the larger of u |x_j - M| and u (|LSE| + b) counts.
     Requires    no flag O4 to O6.
     Special     x_j = -inf gives -inf exactly: the error is 0.
     Source      docs/theory/bounds.md, section 7.
     """
     u = FORMATS[model.softmax_format].u
     logarithm = logarithm_error(rows, model, exps, w, row_sum)
-    shifted = u * rows.distance + np.zeros(rows.p.shape)
+    shifted = u * rows.distance
     if model.log_softmax == "lse" or not model.shift:
-        whole = u * (np.abs(rows.lse) + logarithm)
-        shifted = np.maximum(shifted, whole + shift_error(rows, model, exps))
+        shifted = np.maximum(shifted, u * (np.abs(rows.lse) + logarithm))
     value = rows.distance + np.log(rows.row_sum)
-    error = shifted + logarithm
+    error = shifted + logarithm + shift_error(rows, model, exps)
     error = error + u * (value + error)
     return np.where(rows.live, error, 0.0), logarithm + np.zeros(rows.p.shape)
 

@@ -141,5 +141,8 @@ def p_underflow(model: ArithmeticModel) -> float:
     """Absolute error of P by underflow in its format, in units of P before the offset."""
     if not model.rounds_p and not model.flush_p:
         return 0.0
-    unit = FORMATS[model.p_format].underflow_unit(flush=model.flush_p)
-    return float(unit * 2.0**-model.p_offset)
+    fmt = FORMATS[model.p_format]
+    # an operand that is read as zero
+    least = FORMATS[model.softmax_format].smallest_normal
+    flush = model.flush_p or (model.flush_to_zero and fmt.smallest_normal <= least)
+    return float(fmt.underflow_unit(flush=flush) * 2.0**-model.p_offset)

@@ -226,3 +226,71 @@ def _with_option(found: Problem, family: str, fmt: str, rng: np.random.Generator
     if family in ("sink", "everything"):
         sink = float(rounded(np.array(1.7), fmt))
     return Problem(found.q, found.k, found.v, found.scale, visible, bias, softcap, sink)
+
+
+# --- probes: engineered inputs that tell contracts apart --------------------------------------
+
+
+def probes(fmt: str, n: int, d: int, c: int) -> dict[str, Problem]:
+    """Probes, most of one query row; u is the input format's roundoff, big = 1/u."""
+    u = FORMATS[fmt].u
+    found = {
+        "products_stagnate": _products_stagnate(1 / u, d, c, fmt),
+        "values_stagnate": (np.zeros((1, d)), np.zeros((n, d)), _first_is(np.ones((n, c)), 1 / u)),
+        "sum_stagnates": (np.zeros((1, d)), np.zeros((4 * n, d)), np.ones((4 * n, c))),
+        "one_third": (np.zeros((1, d)), np.zeros((3, d)), np.ones((3, c))),
+        "half_bias": _half_bias(u, n, d, c, fmt),
+        "large_shift": _large_shift(n, d, c),
+        "exp_ladder": _exp_ladder(d, c),
+    }
+    return {name: _plain(parts, fmt) for name, parts in found.items()}
+
+
+def _plain(parts: tuple[Array, Array, Array], fmt: str) -> Problem:
+    q, k, v = (rounded(x, fmt) for x in parts)
+    return Problem(q, k, v, 1 / math.sqrt(q.shape[1]), np.ones((len(q), len(k)), dtype=bool))
+
+
+def _first_is(x: Array, value: float) -> Array:
+    x[0] = value
+    return x
+
+
+def _products_stagnate(big: float, d: int, c: int, fmt: str) -> tuple[Array, Array, Array]:
+    """Two equal exact scores, one of them a large product and many ones: O = 0."""
+    q, k, v = np.ones((1, d)), np.ones((2, d)), np.ones((2, c))
+    total = float(rounded(np.array(big + d - 1), fmt))
+    k[0, 0] = big
+    k[0, d - 1] += total - (big + d - 1)
+    k[1], v[1] = 0.0, -1.0
+    k[1, 0] = total
+    return q, k, v
+
+
+def _half_bias(u: float, n: int, d: int, c: int, fmt: str) -> tuple[Array, Array, Array]:
+    """Every P rounds down by almost u; values put O just above a rounding boundary."""
+    q, k, v = np.zeros((1, d)), np.zeros((n, d)), np.ones((n, c))
+    rest = math.log(0.5 * (1 + 0.97 * u)) * math.sqrt(d)
+    for column, unit in enumerate((1.0, 2.0**8, 2.0**12)):
+        q[:, column] = 1 / unit
+        k[1:, column] = rounded(np.array(rest * unit), fmt)
+        rest -= k[1, column] / unit
+    for column in range(c):
+        above = np.arange(n - 1) < (n - 1) * (0.5 + 0.48 * column / c)
+        v[1:, column] = np.where(above, 1 + 2 * u, 1.0)
+    return q, k, v
+
+
+def _large_shift(n: int, d: int, c: int) -> tuple[Array, Array, Array]:
+    """Scores near +90 and values that cancel."""
+    q, k = np.zeros((1, d)), np.zeros((n, d))
+    q[:, 0], k[:, 0] = 32.0, 32 + np.arange(n) % 3 * 0.25
+    return q, k, np.where(np.arange(n)[:, None] % 2 == 0, 1.0, -1.0) * np.ones((1, c))
+
+
+def _exp_ladder(d: int, c: int) -> tuple[Array, Array, Array]:
+    """Two keys: the output is a logistic function of t, on a grid of t."""
+    q, k, v = np.zeros((64, d)), np.zeros((2, d)), np.zeros((2, c))
+    q[:, 0] = np.linspace(0, 40, 64)
+    k[1, 0], v[1] = -1.0, 1.0
+    return q, k, v

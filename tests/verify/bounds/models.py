@@ -72,6 +72,8 @@ CONTRACTS: dict[str, tuple[ArithmeticModel, tuple[float, ...] | None]] = {
 
 # Fields that no contract above sets.
 FIELDS: dict[str, ArithmeticModel] = {
+    "log_bf16": of("bf16", log_format="bf16"),
+    "stored_sum": of("fp16", stored_row_sum="fp16"),
     "query_bf16": of("bf16", scale_position="query"),
     "both_fp32": of("bf16", scale_position="both", scaled_operands="fp32"),
     "both_fp16": of("fp16", scale_position="both"),

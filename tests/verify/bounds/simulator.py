@@ -80,7 +80,8 @@ class Machine:
     def log(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):
             exact = np.log(x)
-        return np.where(x > 0, self.wrong(exact, self.model.log_ulps), -np.inf)
+        value = np.where(x > 0, self.wrong(exact, self.model.log_ulps), -np.inf)
+        return rounded(value, self.model.log_format or self.model.softmax_format)
 
     def tanh(self, x: Array) -> Array:
         return np.clip(self.wrong(np.tanh(x), self.model.tanh_ulps), -1.0, 1.0)
@@ -291,8 +292,9 @@ def _part(
     for block in _blocks(model, keys):
         _visit(problem, exponent, state, s[:, block], problem.v[block], weights)
     if sink and problem.sink is not None:
-        _visit_sink(problem.sink, exponent, state, weights)
+        _visit_sink(problem.sink, exponent, state)
     nothing = state.l == 0
+    state.l = rounded(state.l, model.stored_row_sum or model.row_sum.format)
     l = np.where(nothing, 1.0, state.l)  # noqa: E741
     if model.p_normalised:
         o = _normalised(exponent, state, weights, l)
@@ -332,7 +334,7 @@ def _visit(
     v: Array,
     weights: list[tuple[Array, Array, Array]],
 ) -> None:
-    machine, model = exponent.machine, exponent.machine.model
+    model = exponent.machine.model
     before = state.m
     if model.shift:
         state.m = _new_maximum(exponent, state, s.max(axis=1))
@@ -344,8 +346,6 @@ def _visit(
     state.l = rounded(state.l * alpha, model.row_sum.format, flush=model.flush_to_zero)
     state.l = row_total(model, state.l, p if model.row_sum_of == "rounded" else e)
     if model.p_normalised:
-        # earlier exponentials belong to an earlier shift
-        weights[:] = [(machine.r(w * alpha[:, None]), u, b) for w, u, b in weights]
         weights.append((e, v, s))
         return
     name = "fp32" if model.pv.format == "e8m13" else model.pv.format
@@ -353,12 +353,7 @@ def _visit(
     state.o = _products(model, state.o, p, v)
 
 
-def _visit_sink(
-    sink: float,
-    exponent: Exponent,
-    state: State,
-    weights: list[tuple[Array, Array, Array]],
-) -> None:
+def _visit_sink(sink: float, exponent: Exponent, state: State) -> None:
     model = exponent.machine.model
     value = exponent.machine.r(np.full(len(state.l), sink))
     if model.stored_scores:
@@ -371,7 +366,6 @@ def _visit_sink(
     state.l = rounded(state.l * alpha, model.row_sum.format)
     state.l = row_total(model, state.l, e)
     state.o = rounded(state.o * alpha[:, None], "fp32")
-    weights[:] = [(exponent.machine.r(w * alpha[:, None]), v, b) for w, v, b in weights]
 
 
 def _stored_p(model: ArithmeticModel, p: Array) -> Array:
@@ -400,12 +394,25 @@ def _normalised(
 ) -> Array:
     machine, model = exponent.machine, exponent.machine.model
     o = state.o
-    for e, v, _ in weights:
+    for e, v in _second_pass(exponent, state, weights):
         p = rounded(machine.r(e / l[:, None]), model.p_format)
         if model.flush_p:
             p = np.where(np.abs(p) < FORMATS[model.p_format].smallest_normal, 0.0, p)
         o = _products(model, o, p, v)
     return o
+
+
+def _second_pass(
+    exponent: Exponent, state: State, weights: list[tuple[Array, Array, Array]]
+) -> list[tuple[Array, Array]]:
+    """Exponentials under the last shift: those of the only block, or formed anew."""
+    if not exponent.machine.model.block:
+        return [(e, v) for e, v, _ in weights]
+    found = []
+    for _, v, s in weights:
+        live = np.isfinite(s)
+        found.append((np.where(live, exponent.weight(np.where(live, s, 0.0), state.m), 0.0), v))
+    return found
 
 
 def _merged(machine: Machine, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
@@ -442,7 +449,8 @@ def simulate_softmax(name: str, x: Array, model: ArithmeticModel, seed: int = 0)
         for block in _blocks(model, slice(0, n)):
             nothing = np.zeros((0, 0))
             _visit(_no_problem(), exponent, state, x[:, block], nothing, kept)
-        e = np.concatenate([w for w, _, _ in kept], axis=1)
+        state.l = rounded(state.l, model.stored_row_sum or model.row_sum.format)
+        e = np.concatenate([w for w, _ in _second_pass(exponent, state, kept)], axis=1)
         if name == "softmax":
             result = machine.r(e * machine.r(1 / state.l)[:, None])
             if model.block is None:
