@@ -36,6 +36,7 @@ from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.pipeline import Bench, examine
+from verify.properties import Trial, try_all
 
 Progress = Callable[[int, int, Record], None]
 
@@ -63,6 +64,11 @@ class Campaign:
     def stem(self) -> str:
         """File name without an ending, unique per kernel, format and device."""
         return file_stem(self.kernel.name, self.format.name, self.device)
+
+    def trial(self, bench: Bench) -> Trial:
+        """What the properties are tried on."""
+        plan = Plan(self.kernel.operation, self.format, self.profile, self.seed)
+        return Trial(self.kernel, self.format, bench, plan)
 
     def identity(self) -> str:
         """What must be equal for a journal to be continued."""
@@ -130,6 +136,8 @@ def execute(
         records.append(record)
         if progress:
             progress(number, len(cases), record)
+    if campaign.only is None:
+        records += try_all(campaign.trial(bench))
     certificate = certify(
         campaign, tuple(records), tuple(skipped), bench, time.perf_counter() - started
     )

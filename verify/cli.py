@@ -193,7 +193,9 @@ def publish(folder: Path, profile: Any, kernels: tuple[str, ...], quiet: bool) -
 
 
 @app.command("list")
-@click.argument("what", type=click.Choice(["kernels", "families", "models", "formats"]))
+@click.argument(
+    "what", type=click.Choice(["kernels", "families", "properties", "models", "formats"])
+)
 @click.option("--json", "as_json", is_flag=True)
 def list_(what: str, as_json: bool) -> None:
     """List kernels, families, arithmetic models or formats."""

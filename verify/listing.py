@@ -12,9 +12,13 @@ Rows = list[dict[str, Any]]
 
 def rows(what: str) -> Rows:
     """The rows of one list."""
-    return {"kernels": _kernels, "families": _families, "models": _models, "formats": _formats}[
-        what
-    ]()
+    return {
+        "kernels": _kernels,
+        "families": _families,
+        "properties": _properties,
+        "models": _models,
+        "formats": _formats,
+    }[what]()
 
 
 def text(found: Rows) -> str:
@@ -50,6 +54,13 @@ def _families() -> Rows:
 
     found = [families.family(name) for name in families.names()]
     return [{"name": f.name, "hunts": f.hypothesis} for f in found]
+
+
+def _properties() -> Rows:
+    from verify import properties
+
+    found = [properties.property_named(name) for name in properties.names()]
+    return [{"name": p.name, "hunts": p.hypothesis} for p in found]
 
 
 def _models() -> Rows:

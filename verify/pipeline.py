@@ -46,6 +46,7 @@ class Runner(Protocol):
         shapes: list[tuple[tuple[int, ...], Format]],
         *,
         device: str = "cpu",
+        layout: str = "contiguous",
     ) -> Answer: ...
 
 
@@ -53,6 +54,7 @@ class Runner(Protocol):
 class Bench:
     """What examines a kernel: an oracle, a runner, and memories of what was computed.
 
+    layout    how the inputs lie in memory (see `verify.tensors_torch.LAYOUTS`)
     bounds    bounds of the model that is being judged; forgotten from one kernel to the next
     limits    largest errors under the reference contracts (+inf where flagged), kept
     """
@@ -61,6 +63,7 @@ class Bench:
     runner: Runner
     device: str = "cpu"
     grading: bool = True
+    layout: str = "contiguous"
     bounds: dict[Any, Bound] = field(default_factory=dict)
     limits: dict[Any, Array] = field(default_factory=dict)
 
@@ -96,7 +99,9 @@ def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> A
         if "return_lse" in kernel.features:
             options["return_lse"] = True
     shapes = output_shapes(kernel, operation, inputs)
-    answer = bench.runner.run(kernel.name, inputs, options, shapes, device=bench.device)
+    answer = bench.runner.run(
+        kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout
+    )
     expected = kernel.models(_input_format(inputs)).variants[0].output
     if answer.outputs[0].format.name != expected:
         raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected}")

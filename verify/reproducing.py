@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verify import families
+from verify import families, properties
 from verify.campaign import environment
 from verify.case import Case, Plan
 from verify.certificate import Certificate, Record, read
@@ -37,6 +37,8 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
     path, _, wanted = target.partition("#")
     certificate = read(Path(path))
     old = _record(certificate, wanted or "worst")
+    if old.check.startswith("property:") or old.family in properties.names():
+        raise CertificateError(f"{old.case} is a property: run `attncert certify` again to see it")
     case = _case(certificate, old)
     if case.build().digest != old.digest:
         raise CertificateError(

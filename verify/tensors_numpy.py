@@ -10,8 +10,26 @@ DTYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "bool": np
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
-def from_memory(memory: memoryview, tensor: dict[str, Any], device: str) -> Any:
-    """An array over the arena: a view, not a copy."""
+def from_memory(
+    memory: memoryview, tensor: dict[str, Any], device: str, layout: str = "contiguous"
+) -> Any:
+    """An array over the arena: a view, not a copy; other layouts as `tensors_torch` has them."""
+    plain = _plain(memory, tensor)
+    if plain.dtype == np.bool_ or plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
+        return plain
+    if layout == "transposed":
+        first, second = (1, 2) if plain.ndim == 4 else (0, 1)
+        return np.ascontiguousarray(plain.swapaxes(first, second)).swapaxes(first, second)
+    step = 2 if layout == "sliced" else 1
+    room = np.full(
+        (*plain.shape[:-2], 2 * plain.shape[-2] + 1, plain.shape[-1]), np.nan, plain.dtype
+    )
+    chosen = room[..., 1 : 1 + step * plain.shape[-2] : step, :]
+    chosen[...] = plain
+    return chosen
+
+
+def _plain(memory: memoryview, tensor: dict[str, Any]) -> Any:
     dtype = np.dtype(DTYPES[tensor["format"]])
     count = int(np.prod(tensor["shape"], dtype=np.int64))
     flat = np.frombuffer(memory, dtype=dtype, count=count, offset=tensor["offset"])

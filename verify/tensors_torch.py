@@ -19,8 +19,40 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def from_memory(memory: memoryview, tensor: dict[str, Any], device: str) -> torch.Tensor:
-    """A tensor over the arena (on the CPU: a view, not a copy)."""
+# How inputs may lie in memory. Slots that belong to no element hold NaN.
+LAYOUTS = ("contiguous", "transposed", "sliced", "offset")
+
+
+def from_memory(
+    memory: memoryview, tensor: dict[str, Any], device: str, layout: str = "contiguous"
+) -> torch.Tensor:
+    """A tensor over the arena (on the CPU: a view, not a copy), laid out as asked."""
+    plain = _plain(memory, tensor, device)
+    if plain.dtype == torch.bool or plain.dim() < 2 or plain.numel() == 0:
+        return plain
+    return _laid_out(plain, layout)
+
+
+def _laid_out(plain: torch.Tensor, layout: str) -> torch.Tensor:
+    """The same numbers in a layout of their own storage."""
+    if layout == "transposed":  # (batch, n, heads, d) in memory; for rows: column by column
+        first, second = (1, 2) if plain.dim() == 4 else (0, 1)
+        return plain.transpose(first, second).contiguous().transpose(first, second)
+    if layout == "sliced":  # every second row of a buffer twice as long
+        shape = [*plain.shape[:-2], 2 * plain.shape[-2], plain.shape[-1]]
+        room = torch.full(shape, float("nan"), dtype=plain.dtype, device=plain.device)
+        room[..., ::2, :] = plain
+        return room[..., ::2, :]
+    if layout == "offset":  # storage begins one element early, so rows are misaligned
+        room = torch.full(
+            (plain.numel() + 1,), float("nan"), dtype=plain.dtype, device=plain.device
+        )
+        room[1:] = plain.reshape(-1)
+        return room[1:].view(plain.shape)
+    return plain
+
+
+def _plain(memory: memoryview, tensor: dict[str, Any], device: str) -> torch.Tensor:
     dtype, shape = DTYPES[tensor["format"]], tensor["shape"]
     count = 1
     for size in shape:

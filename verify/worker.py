@@ -134,6 +134,7 @@ class Worker:
         shapes: list[tuple[tuple[int, ...], Format]],
         *,
         device: str = "cpu",
+        layout: str = "contiguous",
     ) -> Answer:
         """Call the kernel once.
 
@@ -144,6 +145,7 @@ class Worker:
         request = self._write(inputs, shapes)
         nonce = secrets.token_hex(8)
         request |= {"do": "run", "kernel": kernel, "options": options, "device": device}
+        request["layout"] = layout
         request |= {"nonce": nonce, "outputs": len(shapes)}
         before = bytes(self._memory()[: request["output_offset"]])
         answer = self._request(request, self.seconds)

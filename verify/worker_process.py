@@ -121,7 +121,8 @@ class Loaded:
             from verify.tensors_numpy import from_memory, to_bytes
         else:
             from verify.tensors_torch import from_memory, to_bytes
-        tensors = {t["name"]: from_memory(memory, t, request["device"]) for t in request["tensors"]}
+        where = request["device"], request["layout"]
+        tensors = {t["name"]: from_memory(memory, t, *where) for t in request["tensors"]}
         positional, keywords = _arguments(request, tensors, self.description["operation"])
         started = time.perf_counter()
         result = self.function(*positional, **keywords)

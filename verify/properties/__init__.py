@@ -1,1 +1,97 @@
+"""Properties: what must hold bit for bit or structurally, beside the bound. One file each.
 
+A bound compares one output with its truth.  A property looks at how calls relate: the same input in
+another memory layout, the same call again, a call after one that differs in a single attribute.
+Bits are compared only where the kernel declares that they are equal; otherwise each call answers
+to its own bound, which cannot refute a right kernel.
+
+A new property is a new file here that defines `PROPERTY`; nothing else has to be edited.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from verify.case import Case, Plan
+from verify.certificate import Record
+from verify.errors import UsageError
+from verify.formats import Format
+from verify.kernel import Kernel
+from verify.pipeline import Bench
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a property is tried on: a kernel in a format, a bench, and the plan of inputs."""
+
+    kernel: Kernel
+    format: Format
+    bench: Bench
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Property:
+    """One structural claim.
+
+    hypothesis   what a wrong kernel does
+    effect       what failing means to a user
+    source       the report or derivation it comes from
+    refusal      why the kernel is not asked (it does not claim or declare it), or None
+    records      tries the kernel; one record for each thing tried
+    """
+
+    name: str
+    hypothesis: str
+    effect: str
+    source: str
+    refusal: Callable[[Kernel], str | None] = field(compare=False)
+    records: Callable[[Trial], Iterable[Record]] = field(compare=False)
+
+
+def names() -> list[str]:
+    """All properties, sorted."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def property_named(name: str) -> Property:
+    """The property of that name. Raises UsageError with a pointer to the list."""
+    if name not in names():
+        raise UsageError(f"unknown property {name!r}; see `attncert list properties`")
+    found = importlib.import_module(f"{__name__}.{name}").PROPERTY
+    if not isinstance(found, Property) or found.name != name:
+        raise TypeError(f"verify/properties/{name}.py must define PROPERTY with name={name!r}")
+    return found
+
+
+def try_all(trial: Trial, chosen: Iterable[str] | None = None) -> Iterator[Record]:
+    """Records of every property that the kernel is asked for (or of those chosen)."""
+    for name in names() if chosen is None else chosen:
+        found = property_named(name)
+        if found.refusal(trial.kernel) is None:
+            yield from found.records(trial)
+
+
+def as_property(record: Record, name: str, label: str, fmt: Format) -> Record:
+    """A record of an ordinary case, told as that of a property."""
+    check = f"property:{name}" if record.check == "bound" else record.check
+    return replace(record, case=f"{name}/{fmt.name}/{label}", family=name, check=check, grades={})
+
+
+def always(kernel: Kernel) -> str | None:
+    """Every kernel is asked."""
+    return None
+
+
+def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
+    """A plain case with all axes distinct that every kernel claims (d_v = d, n_q = n_k)."""
+    from verify.case import Axes
+    from verify.families._values import normal_qkv
+
+    if trial.kernel.operation != "attention":
+        return trial.plan.rows("properties", label, (6, 160), lambda d: 3.0 * d.normal((6, 160)))
+    axes = Axes(n_q=48 + 16 * shift, n_k=48 + 16 * shift, d=64, batch=2, heads=3)
+    return trial.plan.attention("properties", label, axes, lambda d: normal_qkv(axes, d))
