@@ -31,7 +31,11 @@ FINITE(0) | NAN, LSE NEGATIVE_INFINITY | NAN.  A visible v that is NaN makes its
 (-inf): POSITIVE_INFINITY | NAN (NEGATIVE_INFINITY | NAN); both signs: NAN.  softmax of a row that
 is all -inf: NAN; of a row with NaN: NAN; with +inf: FINITE | NAN with the limit.  logsumexp of an
 all -inf or an empty row: NEGATIVE_INFINITY; with +inf (and no NaN): POSITIVE_INFINITY | NAN.
-log_softmax of a -inf entry: NEGATIVE_INFINITY.
+log_softmax of a -inf entry: NEGATIVE_INFINITY; with a +inf in its row: the limit on the +inf
+entries (FINITE | NAN), NEGATIVE_INFINITY | NAN on the others.  A NaN in q does not touch a row
+without keys; a NaN sink makes its rows NaN; a sink of +inf takes its share of the limit; of -inf counts as
+none, but then an otherwise empty row is FINITE(0) | NAN.  An infinite score under a softcap is
++-softcap.  scale must be finite, softcap above 0.
 """
 
 from __future__ import annotations
