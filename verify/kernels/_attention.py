@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -209,7 +210,10 @@ class Attention:
         return keep if bias is None else keep & (bias != -INFINITY)
 
     def kernel(self, **declared: Any) -> Kernel:
-        """The kernel as a plain function of tensors, with its declaration."""
+        """The kernel as a plain function of tensors, with its declaration.
+
+        Keywords named in `without` are taken out of the signature, which is what claims them.
+        """
 
         def attention(
             q: Tensor,
@@ -232,6 +236,11 @@ class Attention:
 
         attention.__doc__ = type(self).__doc__
         declared.setdefault("model", self.models())
+        without = declared.get("without", ())
+        whole = signature(attention)
+        kept = [p for name, p in whole.parameters.items() if name not in without]
+        attention.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined]
+        declared["without"] = tuple(f for f in without if f not in whole.parameters)
         return declare(operation="attention", **declared)(attention)
 
     def stored_output(self, o: Tensor, dtype: torch.dtype) -> Tensor:
