@@ -60,8 +60,8 @@ FAMILY = Family(
     hypothesis="Axes, strides or head groups are confused where tests use equal sizes.",
     effect="Any model whose sizes are not the benchmark's is wrong.",
     source=(
-        "NVIDIA/TransformerEngine issue 1197, Dao-AILab/flash-attention issue 2709 (shapes that "
-        "tests left out)."
+        "pytorch/pytorch issue 124877 (NaN when queries and keys differ in length); "
+        "ggml-org/llama.cpp pull request 20031 (48 heads, d not a multiple of 16)."
     ),
     cases=_cases,
 )

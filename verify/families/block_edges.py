@@ -69,7 +69,9 @@ FAMILY = Family(
     "0.",
     effect="Sequence lengths that are not multiples of the block give wrong rows, above all where "
     "scores are negative.",
-    source="flashinfer-ai/flashinfer issue 358 (out-of-range tiles must be filled with care); "
-    "pytorch/pytorch issue 196678 (lengths of 64 modulo 128).",
+    source=(
+        "flashinfer-ai/flashinfer issue 358 (out-of-range tiles); leejet/stable-diffusion.cpp pull "
+        "request 736 (padding of the keys); pytorch/pytorch issue 196678 (64 modulo 128)."
+    ),
     cases=_cases,
 )

@@ -56,7 +56,9 @@ FAMILY = Family(
     hypothesis="The causal diagonal starts in the wrong corner or is off by one, or a block on it "
     "is masked too much.",
     effect="Tokens see the future, or not their own past; with a key cache every output is wrong.",
-    source="FlashAttention 2.1 change log (causal mask aligned to the bottom right corner); "
-    "pytorch/pytorch issue 103462 (wrong gradients with causal attention).",
+    source=(
+        "pytorch/pytorch issue 103082 (which corner, with a key cache); FlashAttention 2.1 change "
+        "log (aligned to the bottom right); ml-explore/mlx pull request 2836."
+    ),
     cases=_cases,
 )

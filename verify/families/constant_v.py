@@ -37,8 +37,8 @@ FAMILY = Family(
     ),
     effect="Outputs are scaled by a factor that depends on the row.",
     source=(
-        "Dao-AILab/flash-attention issue 2716 (P saturates, the row sum does not); "
-        "ROCm/FlyDSL pull request 1020 (V = 1 gives 0.637)."
+        "Dao-AILab/flash-attention issue 2716 and pull request 2713 (P saturates, the row sum does "
+        "not)."
     ),
     cases=_cases,
 )

@@ -55,8 +55,10 @@ FAMILY = Family(
     hypothesis="Shift, maximum, rescaling or exponential are wrong at large |s|, where a bound "
     "with the score error in it would excuse anything.",
     effect="Large-norm rows lose or invent probability mass, and no tolerance notices.",
-    source="Li et al.: Design, implementation and testing of extended and mixed precision BLAS, "
-    "ACM TOMS 28(2), 2002 (inputs with prescribed exact results); flashinfer-ai/flashinfer issue "
-    "4267.",
+    source=(
+        "Li et al.: Design, implementation and testing of extended and mixed precision BLAS, ACM "
+        "TOMS 28(2), 2002 (inputs with prescribed exact results); flashinfer-ai/flashinfer issue "
+        "4267 and ohdearquant/lattice issue 361 (valid scores below a sentinel)."
+    ),
     cases=_cases,
 )

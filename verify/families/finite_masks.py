@@ -71,8 +71,8 @@ FAMILY = Family(
         "as NaN or as padding."
     ),
     source=(
-        "huggingface/transformers (masks of finfo.min); ONNX Attention operator (float "
-        "mask is added); flashinfer-ai/flashinfer issue 4267."
+        "pytorch/pytorch issues 110213 and 109517 (masks of finfo.min give NaN); ONNX Attention "
+        "operator (a float mask is added); ohdearquant/lattice issue 361 (mask value -1e4)."
     ),
     cases=_cases,
 )

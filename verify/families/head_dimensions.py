@@ -28,8 +28,8 @@ FAMILY = Family(
     hypothesis="Padding of the head dimension is read, or 1/sqrt(d) uses the padded d.",
     effect="Some model sizes give wrong results while all others pass.",
     source=(
-        "vllm-project/vllm issue 14363 and similar reports (head_dim above 256); "
-        "FlashAttention's list of head dimensions."
+        "microsoft/onnxruntime issue 28195 (NaN above 256); intel/ipex-llm pull request 12619 (the "
+        "scale of a padded head dimension)."
     ),
     cases=_cases,
 )

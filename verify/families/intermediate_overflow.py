@@ -39,7 +39,9 @@ FAMILY = Family(
     name=NAME,
     hypothesis="The accumulator of Q K^T overflows on the way to a small sum.",
     effect="Rows turn into NaN on one device and not on another, by the order of summation.",
-    source="NVIDIA/cudnn-frontend issue 160, pytorch/pytorch issue 109517 (overflow in attention "
-    "with large inputs).",
+    source=(
+        "pytorch/pytorch issue 60939 (the product of q and k overflows in fp16); Fasi et al., "
+        "PeerJ Computer Science 7:e330, 2021 (order of addition inside tensor cores)."
+    ),
     cases=_cases,
 )

@@ -16,7 +16,14 @@ from verify.integers import Draws
 
 NAME = "needle"
 TOP = 16 * 64  # the needle's score is 16 above the others
-SHAPES = (Axes(16, 64), Axes(3, 129), Axes(5, 515), Axes(4, 4096), Axes(2, 1023, d=16))
+SHAPES = (
+    Axes(16, 64),
+    Axes(3, 129),
+    Axes(5, 515),
+    Axes(4, 4096),
+    Axes(2, 1023, d=16),
+    Axes(2, 16384),
+)
 
 
 def _places(n: int) -> dict[str, int]:
@@ -41,7 +48,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for axes in SHAPES:
             for name, place in _places(axes.n_k).items():
-                extensive = name != "last" and axes.n_k != 515
+                extensive = axes.n_k > 5000 or (name != "last" and axes.n_k != 515)
                 smoke = name == "last" and axes.n_k in (129, 515)
                 recipe = partial(_qkv, plan.format, axes, place, -20)
                 yield plan.attention(NAME, name, axes, recipe, smoke=smoke, extensive=extensive)

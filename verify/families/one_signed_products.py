@@ -26,6 +26,8 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation == "attention":
         for axes in SHAPES:
             yield plan.attention(NAME, "", axes, partial(_qkv, axes))
+        axes = Axes(4, 16384, d=16)
+        yield plan.attention(NAME, "", axes, partial(_qkv, axes), extensive=True)
 
 
 FAMILY = Family(

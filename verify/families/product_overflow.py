@@ -37,7 +37,9 @@ FAMILY = Family(
     name=NAME,
     hypothesis="The unscaled product is stored in fp16 before it is scaled.",
     effect="fp16 models overflow where the scores themselves are small.",
-    source="ONNX Attention operator (sqrt(scale) on both operands to prevent it); "
-    "ml-explore/mlx pull request 3119 (scale and its format).",
+    source=(
+        "microsoft/onnxruntime issue 28195 (raw scores in fp16); ONNX Attention operator (square "
+        "root of the scale on both operands, to prevent it)."
+    ),
     cases=_cases,
 )

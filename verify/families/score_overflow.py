@@ -38,7 +38,9 @@ FAMILY = Family(
     name=NAME,
     hypothesis="Raw or scaled scores are stored in fp16 and overflow.",
     effect="Large activations give NaN in fp16 although every input and the result are ordinary.",
-    source="thu-ml/SageAttention issues 93 and 221, comfyanonymous/ComfyUI issues 9077 and 9184 "
-    "(black images); vLLM issue 26246 (fp16 NaN).",
+    source=(
+        "pytorch/pytorch issues 119131 (a product of 784449 in fp16) and 160841; "
+        "microsoft/onnxruntime issue 28195 (fp16 scores overflow, NaN)."
+    ),
     cases=_cases,
 )

@@ -37,8 +37,8 @@ FAMILY = Family(
     hypothesis="Probabilities sum to something other than 1, or P is rounded too coarsely.",
     effect="Layers after a normalisation with a large mean receive scaled activations.",
     source=(
-        "Metamorphic testing: Chen, Cheung, Yiu, HKUST-CS98-01, 1998; ROCm/FlyDSL pull "
-        "request 1020."
+        "Chen, Cheung, Yiu: Metamorphic testing, HKUST-CS98-01, 1998; Dao-AILab/flash-attention "
+        "pull request 2713 (numerator and denominator disagree)."
     ),
     cases=_cases,
 )

@@ -42,6 +42,9 @@ FAMILY = Family(
     name=NAME,
     hypothesis="P V is accumulated unnormalised in the input format and overflows.",
     effect=("Large activations give infinity although the weighted mean is an ordinary number."),
-    source=("Dao-AILab/flash-attention issue 1624 (large inputs); pytorch/pytorch issue 109517."),
+    source=(
+        "pytorch/pytorch pull request 165961 (intermediates cast back to fp16 overflow); "
+        "Dao-AILab/flash-attention issue 1624 (large inputs)."
+    ),
     cases=_cases,
 )

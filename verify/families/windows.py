@@ -45,7 +45,9 @@ FAMILY = Family(
     name=NAME,
     hypothesis="A window edge is off by one, lies on the wrong diagonal, or is read past the end.",
     effect="Local attention includes a wrong key in every row.",
-    source="NVIDIA/TransformerEngine issue 1197; Dao-AILab/flash-attention issue 2709 (sliding "
-    "windows).",
+    source=(
+        "huggingface/transformers issue 39408 (off by one); Dao-AILab/flash-attention issue 2199 "
+        "(window and zero output); NVIDIA/TransformerEngine issue 1197."
+    ),
     cases=_cases,
 )
