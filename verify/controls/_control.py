@@ -41,6 +41,16 @@ def right(name: str, summary: str, **more: Any) -> Callable[[F], F]:
     )
 
 
+def cheat(name: str, summary: str) -> Callable[[F], F]:
+    """Register a softmax that games its judge and must be caught."""
+    return kernel(name=f"cheat-{name}", operation="softmax", summary=summary, expected="fail")
+
+
+def twin(name: str, summary: str) -> Callable[[F], F]:
+    """Register the honest twin of a cheat, a softmax that must pass."""
+    return kernel(name=f"right-{name}", operation="softmax", summary=summary)
+
+
 def honest(algorithm: Attention, **claims: Any) -> Kernel:
     """The kernel, with the claims of a right one."""
     return algorithm.kernel(**CLAIMS | claims)
