@@ -136,11 +136,11 @@ def execute(
         records.append(record)
         if progress:
             progress(number, len(cases), record)
-    if campaign.only is None:
-        records += try_all(campaign.trial(bench))
-    certificate = certify(
-        campaign, tuple(records), tuple(skipped), bench, time.perf_counter() - started
-    )
+    structural = list(try_all(campaign.trial(bench))) if campaign.only is None else []
+    planned = len(cases) + len(skipped) + len(structural)
+    seconds = time.perf_counter() - started
+    everything = (*records, *structural)
+    certificate = certify(campaign, everything, tuple(skipped), planned, bench, seconds)
     if folder:
         write(certificate, folder / f"{campaign.stem}.json")
     return certificate
@@ -150,11 +150,11 @@ def certify(
     campaign: Campaign,
     records: tuple[Record, ...],
     skipped: tuple[Skipped, ...],
+    planned: int,
     bench: Bench,
     seconds: float,
 ) -> Certificate:
-    """Draw up the certificate of what was run."""
-    planned = len(records) + len(skipped)
+    """Draw up the certificate of what was run, out of `planned` cases."""
     verdict = overall(records, planned, len(skipped))
     kernel = campaign.kernel
     models = kernel.models(campaign.format)

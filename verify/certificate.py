@@ -205,12 +205,17 @@ def recheck(certificate: Certificate) -> list[str]:
     wrong = []
     for r in certificate.records:
         f = r.finding
+        if r.verdict is Verdict.PASS and r.counts.get("failed", 0):
+            wrong.append(f"{r.case}: PASS with {r.counts['failed']} failed elements")
         if f is None or f.error is None or f.bound is None:
             continue
         if r.verdict is Verdict.PASS and not f.error <= f.bound:
             wrong.append(f"{r.case}: PASS with error {f.error:g} above the bound {f.bound:g}")
         if r.verdict is Verdict.FAIL and r.check == "bound" and not f.error > f.bound:
             wrong.append(f"{r.case}: FAIL with error {f.error:g} within the bound {f.bound:g}")
+    accounted = len(certificate.records) + len(certificate.skipped)
+    if accounted != certificate.planned:
+        wrong.append(f"{certificate.planned} cases planned, {accounted} accounted for")
     verdict = overall(certificate.records, certificate.planned, len(certificate.skipped))
     if verdict is not certificate.verdict:
         wrong.append(f"the verdict is {certificate.verdict}, its records say {verdict}")

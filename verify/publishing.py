@@ -55,7 +55,7 @@ def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
     campaign = Campaign(kernel, format_named(kernel.formats[0]), isolation="worker process")
     skipped = (Skipped("all cases", "all families", f"not available: {kernel.unavailable}"),)
     bench = Bench(Oracle(), Worker())
-    certificate = certify(campaign, (), skipped, bench, 0.0)
+    certificate = certify(campaign, (), skipped, 1, bench, 0.0)
     stem = file_stem(kernel.name, campaign.format.name, campaign.device)
     write(certificate, folder / f"{stem}.json")
     return certificate

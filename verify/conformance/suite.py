@@ -71,7 +71,9 @@ class Suite:
         """What has been found so far in a format."""
         records = tuple(self.records.get(fmt, ()))
         skipped = tuple(self.skipped.get(fmt, ()))
-        return certify(self.campaign(fmt, None), records, skipped, self.bench, 0.0)
+        campaign = self.campaign(fmt, None)
+        planned = sum(map(len, planned_cases(campaign)))
+        return certify(campaign, records, skipped, planned, self.bench, 0.0)
 
     def certificates(self) -> list[Certificate]:
         return [self.certificate(fmt) for fmt in self.records]

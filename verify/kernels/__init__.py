@@ -71,11 +71,18 @@ def kernel(
 
 def load_all() -> dict[str, Callable[..., Any]]:
     """Import every kernel and control module; returns the registry by name."""
-    for package in ("verify.kernels", "verify.controls"):
-        module = importlib.import_module(package)
-        for entry in pkgutil.iter_modules(module.__path__):
-            importlib.import_module(f"{package}.{entry.name}")
+    for module in _modules():
+        importlib.import_module(module)
     return dict(sorted(_REGISTRY.items()))
+
+
+def _modules() -> list[str]:
+    """Every kernel and control module, by file name."""
+    return [
+        f"{package}.{entry.name}"
+        for package in ("verify.kernels", "verify.controls")
+        for entry in pkgutil.iter_modules(importlib.import_module(package).__path__)
+    ]
 
 
 def find(spec: str) -> tuple[Callable[..., Any], Registration]:
@@ -84,7 +91,7 @@ def find(spec: str) -> tuple[Callable[..., Any], Registration]:
     Raises      UsageError for an unknown name or option.
     """
     match = _CALL.match(spec)
-    function = load_all().get(match["name"]) if match else None
+    function = _registered(match["name"]) if match else None
     if match is None or function is None:
         raise UsageError(
             f"unknown kernel {spec!r}: give a name from `attncert list kernels`, "
@@ -96,6 +103,21 @@ def find(spec: str) -> tuple[Callable[..., Any], Registration]:
             raise UsageError(f"kernel {match['name']!r} takes no options in brackets")
         return function, registration
     return _made(function, registration, match["options"] or "")
+
+
+def _registered(name: str) -> Callable[..., Any] | None:
+    """The function of that name; modules are imported in order of likeness until one has it."""
+    for module in sorted(_modules(), key=lambda m: -_likeness(m, name)):
+        if name in _REGISTRY:
+            break
+        importlib.import_module(module)
+    return _REGISTRY.get(name)
+
+
+def _likeness(module: str, name: str) -> int:
+    """Words of the kernel's name that occur in the module's."""
+    words = set(module.rpartition(".")[2].split("_"))
+    return len(words & set(name.split("-")))
 
 
 def _made(
