@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ def svg(
 
 def _draw(size: tuple[float, float], paint: Callable[[Figure], None]) -> str:
     from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     settings: Any = {
@@ -94,6 +96,7 @@ def _draw(size: tuple[float, float], paint: Callable[[Figure], None]) -> str:
         "path.simplify": False,
         "text.parse_math": False,  # a kernel's name may contain a dollar sign
         "font.size": 11,
+        "axes.facecolor": "none",
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.linewidth": 0.8,
@@ -107,11 +110,16 @@ def _draw(size: tuple[float, float], paint: Callable[[Figure], None]) -> str:
         "grid.color": GRID,
         "grid.linewidth": 0.6,
     }
-    with rc_context(settings):
-        canvas = Figure(figsize=(size[0] / 72, size[1] / 72), dpi=72, layout="constrained")
-        paint(canvas)
+    with rc_context(settings), warnings.catch_warnings():
+        # Text stays text: the page's fonts have what matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        inches = (size[0] / 72, size[1] / 72)
+        drawing = Figure(figsize=inches, dpi=72, facecolor="none", layout="constrained")
+        paint(drawing)
         stream = io.StringIO()
-        canvas.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+        # Not savefig, which draws everything twice.
+        canvas: Any = FigureCanvasSVG(drawing)
+        canvas.print_svg(stream, metadata={"Date": None})
     return stream.getvalue()
 
 

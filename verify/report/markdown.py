@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from verify.certificate import Certificate
 from verify.report.section import Section
 
+_CONTROL = {code: " " for code in (*range(32), 0x7F, 0x85, 0x2028, 0x2029)}
 _SPECIAL = str.maketrans(
-    {c: f"\\{c}" for c in "\\`*_{}[]|#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " "}
+    {c: f"\\{c}" for c in "\\`*_{}[]|#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
 
 
@@ -31,13 +32,13 @@ def markdown(
 
 
 def escape(text: object) -> str:
-    """Text that Markdown shows as it is."""
-    return str(text).translate(_SPECIAL)
+    """Text that Markdown shows as it is, on one line."""
+    return str(text).translate(_CONTROL).translate(_SPECIAL)
 
 
 def code(text: str) -> str:
-    """A code span; backticks and line ends inside it would end it."""
-    return "`" + text.replace("`", "'").replace("\n", " ").replace("|", "\\|") + "`"
+    """A code span, in which nothing but a backtick is special."""
+    return "`" + text.translate(_CONTROL).replace("`", "'") + "`"
 
 
 def row(cells: Sequence[str]) -> str:

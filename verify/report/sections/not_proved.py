@@ -48,9 +48,8 @@ def _of_this_set(certificates: Sequence[Certificate]) -> list[str]:
     smoke = sum(c.profile == "smoke" for c in certificates)
     found = []
     if flagged:
-        found.append(
-            f"{plural(flagged, 'case is', 'cases are')} outside the bound's scope: nothing is proved."
-        )
+        some = plural(flagged, "case is", "cases are")
+        found.append(f"{some} out of scope of the bound: nothing is proved.")
     if unsure:
         found.append(f"{plural(unsure, 'case is', 'cases are')} inconclusive: nothing is proved.")
     if smoke:

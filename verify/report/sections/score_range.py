@@ -101,7 +101,7 @@ def _point(level: float, records: Sequence[Record], fmt: str) -> Point | None:
 
 
 def thresholds(format_name: str) -> list[tuple[float, str]]:
-    """Scores at which the arithmetic of a format changes, and what happens there."""
+    """Scores at which the arithmetic of a format changes, and the labels of their lines."""
     found: list[tuple[float, str]] = []
     for name in dict.fromkeys((format_name, "fp32")):
         fmt = FORMATS.get(name)
@@ -113,7 +113,7 @@ def thresholds(format_name: str) -> list[tuple[float, str]]:
             (math.log(fmt.smallest / 2), f"zero {name}"),
         ]
         if fmt.largest < BEND:
-            near += [(fmt.largest, f"largest {name}"), (-fmt.largest, f"−largest {name}")]
+            near += [(fmt.largest, f"largest {name}"), (-fmt.largest, f"lowest {name}")]
         found += [n for n in near if not any(abs(n[0] - f[0]) < 0.1 for f in found)]
     return found
 
@@ -143,7 +143,7 @@ def _chart(key: tuple[str, str], fmt: str, lines: Sequence[Line]) -> str:
     text = f"NaN or infinite output: {told or 'none'}."
     return figure(
         f"Error against score range: {facts.group_title(key)}, {fmt}",
-        f"{facts.group_title(key).capitalize()}, {fmt}. {text} Dotted: exp {_told(fmt)}.",
+        f"{facts.group_title(key).capitalize()}, {fmt}. {text} {_told(fmt)}.",
         text,
         SIZE,
         lambda canvas: _paint(canvas, fmt, lines),
@@ -151,9 +151,17 @@ def _chart(key: tuple[str, str], fmt: str, lines: Sequence[Line]) -> str:
     )
 
 
+EFFECTS = {"overflow": "exp overflows", "subnormal": "exp is subnormal", "zero": "exp is 0"}
+
+
 def _told(fmt: str) -> str:
-    """The thresholds of a format as text."""
-    return ", ".join(f"{text} at {number(x, 5)}".replace("-", "−") for x, text in thresholds(fmt))
+    """The thresholds of a format in words."""
+    told = []
+    for x, label in thresholds(fmt):
+        kind, name = label.split()
+        what = f"{EFFECTS[kind]} in {name}" if kind in EFFECTS else label
+        told.append(f"{what} {'from' if x > 0 else 'below'} {number(x, 5)}".replace("-", "−"))
+    return "Dotted lines: " + ", ".join(told)
 
 
 def _legend(lines: Sequence[Line]) -> str:
@@ -230,7 +238,7 @@ def _mark_thresholds(axes: Axes, fmt: str, top: float) -> None:
     placed: list[float] = []
     for x, text in thresholds(fmt):
         axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=":")
-        left = text.startswith(("zero", "−"))
+        left = text.startswith(("zero", "lowest"))
         at = float(_forward(x))
         # Labels of lines that nearly coincide stand on either side, then one above the other.
         crowded = left and any(abs(at - other) < 0.4 for other in placed)

@@ -31,7 +31,8 @@ output {{ place }} = <code>{{ value }}</code>{{ "; " if not loop.last }}
 {% endfor %}
 {% for table in tables %}{{ table }}{% endfor %}
 <p class="note">A certificate keeps one output of a case: the one that decided. A format that cannot
-hold the scores rounds them first; the truth is that of the scores as they are stored.</p>{% endif %}
+hold the scores rounds them first; the truth is that of the scores as they are stored.</p>
+{% endif %}
 """
 COLUMNS = (
     Column("Kernel and format"),
