@@ -29,7 +29,7 @@ def _units(fmt: Format, n: int) -> Integers:
 
 def _qkv(fmt: Format, axes: Axes, draws: Draws) -> Arrays:
     v = draws.signs(axes.v) * np.ldexp(1.0 + draws.uniform(axes.v), fmt.emax - 1)
-    v[..., 0, :] = 2.0**-10 if fmt.emax == 15 else 2.0**-20
+    v[..., 0, :] = 1.0 if fmt.emax == 15 else 2.0**-6  # what the bound must not exceed
     return {**exact_qk(fmt, axes, _units(fmt, axes.n_k)), "v": v}
 
 

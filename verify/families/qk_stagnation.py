@@ -15,12 +15,13 @@ from verify.formats import Format
 from verify.integers import Draws
 
 NAME = "qk_stagnation"
+LARGEST = 2.0**11  # in binary32, what a 16-bit accumulator loses and its own keeps
 SHAPES = (Axes(16, 48), Axes(2, 2), Axes(5, 131, d=128))
 
 
 def _keys(fmt: Format, d: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Three keys with k . (1, ..., 1) = total: large entry first, large entry last, one entry."""
-    big = 1 / fmt.u
+    big = min(1 / fmt.u, LARGEST)
     total = float(fmt.round(np.array([big + d - 1]))[0])
     first = np.ones(d)
     first[0], first[-1] = big, 1 + total - (big + d - 1)
