@@ -319,7 +319,7 @@ def _product_flags(
     rows: Rows, variant: _Variant, row_sum: RowSumError, size: Array
 ) -> dict[str, Booleans]:
     model = variant.model
-    reach = size if model.p_normalised else size * row_sum.largest
+    reach = size if model.p_normalised else size * row_sum.reach
     beyond = (reach > largest_finite(model.pv)).any(axis=2, keepdims=True)
     flags = {"O7": np.asarray(beyond)}
     if not model.p_normalised:
@@ -347,7 +347,7 @@ def _bound_rows(rows: Rows, variant: _Variant, level: float) -> RowsBound:
     fmt = FORMATS[model.output]
     parts["output rounding"] = np.maximum(fmt.u * (size + before), fmt.underflow_unit())
     total = (before + parts["output rounding"]) * INFLATION
-    flags = {"O9": size + before > fmt.largest}
+    flags = {"O9": size + before >= fmt.overflow_threshold}
     lse = log_sum_exp_error(rows, model, variant.exps, variant.weights, row_sum, model.lse_format)
     spread = _spread(rows, variant, row_sum, product)
     probable = probable_error(rows, model, spread, total, level)
@@ -391,23 +391,25 @@ class _Assembly:
         return Bound(
             total=self._joined(lambda b: b.total),
             probable=self._joined(lambda b: b.probable),
-            flagged=self._joined(lambda b: b.flagged),
+            flagged=self._joined(lambda b: b.flagged).astype(bool),
             flag_reasons={name: self._joined(_reason(name)) for name in names},
             parts={name: self._joined(_part(name)) for name in STAGES},
-            lse=self._joined(lambda b: _rows_of(b.lse)),
-            lse_flagged=self._joined(lambda b: _rows_of(b.lse_flagged)),
+            lse=self._joined(lambda b: _rows_of(b.lse), per_row=True),
+            lse_flagged=self._joined(lambda b: _rows_of(b.lse_flagged), per_row=True).astype(bool),
         )
 
-    def _joined(self, pick: Callable[[Bound], NDArray[Any]]) -> NDArray[Any]:
+    def _joined(self, pick: Callable[[Bound], NDArray[Any]], per_row: bool = False) -> NDArray[Any]:
         """Blocks put in their places, in the shape of the output or of its rows."""
-        shape = self._parts.output.shape
-        some = pick(self._blocks[0][1]) if self._blocks else np.zeros((0, 0, 0))
-        rows = (len(self._blocks) and max(at[1].stop for at, _ in self._blocks)) or 0
-        slabs = (len(self._blocks) and max(at[0].stop for at, _ in self._blocks)) or 0
-        whole = np.zeros((slabs, rows, *some.shape[2:]), dtype=some.dtype)
+        shape = self._parts.output.shape[:3] if per_row else self._parts.output.shape
+        if not self._blocks:
+            return np.zeros(shape)
+        rows = max(at[1].stop for at, _ in self._blocks)
+        slabs = max(at[0].stop for at, _ in self._blocks)
+        some = pick(self._blocks[0][1])
+        whole = np.zeros((slabs, rows, *shape[3:]), dtype=some.dtype)
         for at, found in self._blocks:
             whole[at] = pick(found)
-        return whole.reshape(*shape[:3], *some.shape[2:])
+        return whole.reshape(shape)
 
 
 def _rows_of(x: NDArray[Any] | None) -> NDArray[Any]:

@@ -40,6 +40,7 @@ class Exponentials:
     log_c_lower log of a lower bound of C; log_c_upper: of an upper bound
     least_sum   lower bound of the sum of the computed exponentials that the shift guarantees
                 (one of them is exp(0)); 0 without a shift
+    residual    |argument| of the exponential that a perfect shift would make exp(0)
     sink_above  how far the sink lies above a shift that leaves it out
     systematic, random   the split of theta for Theorem 2
     """
@@ -55,6 +56,7 @@ class Exponentials:
     log_c_lower: Array
     log_c_upper: Array
     least_sum: Array
+    residual: Array
     sink_above: Array
     underflow: Array | None
     flags: dict[str, Booleans]
@@ -68,11 +70,11 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     Definition  D_j = |s_j - M| + delta_j + rho + 2 (lag + offset), rho = max_j (s_j + delta_j) - M.
     Guarantee   see `Exponentials`, with theta_j = delta_j +
                 'difference'    u D_j
-                'fma'           (eps_c + 3u)(1 + eps_c) D_j + [R > 0] u (1 + 4u) S,
-                                S = max_k (|s_k| + delta_k), eps_c = 2u
+                'fma'           (eps_c + 3u)(1 + eps_c) D_j + [R > 0] u (1 + 4u) S_j, eps_c = 2u,
+                                S_j = max(|s_j| + delta_j, |M| + rho) + lag + offset
                 no shift        0
-                split-KV        2u (S + ln n + 1) + 2 log_ulps u (ln n + 1) + u (D_j + 2 ln n + 2)
-                                more, and with 'fma' 5u (1 + 2u) S more
+                split-KV        2u (S_j + ln n + 1) + 2 log_ulps u (ln n + 1)
+                                + u (D_j + 2 ln n + 2) more, and with 'fma' 5u (1 + 2u) S_j more
     Requires    exp(0) = 1; the running maximum never decreases; no flag O1 to O4.
     Special     a key that is not live has theta = 0 and p = 0.
     Source      docs/theory/bounds.md, section 4.
@@ -86,14 +88,19 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     above = _sink_above(rows)
     if rows.has_sink:
         reach[:, :, -1:] += above
-    size = _largest(rows, rows.score + scores.delta)
+    top = np.abs(rows.maximum) + rho + stale
+    # the running maxima that a key meets lie between its own score and the largest
+    size = np.maximum(rows.score + scores.delta + stale, top)
     random, common = _argument(rows, model, reach, size, rescales)
     error = math.log1p(model.exp_error)
     log_e = error * (rescales + 1 + (1 if model.splits > 1 else 0))
     systematic = scores.systematic + common + (log_e if model.exp_relative is not None else 0.0)
     chance = scores.variance + random**2 + (0.0 if model.exp_relative is not None else log_e**2)
     theta = np.where(rows.live, scores.delta + random + common, 0.0)
-    low, high, least = _common_factor(model, rho, size, rows.maximum, lag + above)
+    # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
+    u = FORMATS[model.softmax_format].u
+    residual = 3 * u * top if model.exponential == "fma" and model.shift else 0.0 * top
+    low, high, least = _common_factor(model, rho, residual, rows.maximum, lag + above)
     return Exponentials(
         theta=theta,
         growth=_growth(rows, theta),
@@ -106,9 +113,10 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
         log_c_lower=low,
         log_c_upper=high,
         least_sum=least,
+        residual=residual,
         sink_above=above,
         underflow=_underflow(rows, model, theta, log_e, low),
-        flags=scores.flags | _overflow(rows, model, theta),
+        flags=scores.flags | _overflow(rows, model, theta, residual + stale),
     )
 
 
@@ -173,16 +181,13 @@ def _growth(rows: Rows, theta: Array) -> Array:
 
 
 def _common_factor(
-    model: ArithmeticModel, rho: Array, size: Array, maximum: Array, stale: Array
+    model: ArithmeticModel, rho: Array, residual: Array, maximum: Array, stale: Array
 ) -> tuple[Array, Array, Array]:
     """(log of a lower and an upper bound of C, lower bound of the sum of exponentials)."""
     if not model.shift:
         clipped = np.clip(maximum, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
         return clipped, clipped, np.zeros(clipped.shape)
     offset = rho + model.max_offset
-    u = FORMATS[model.softmax_format].u
-    # the largest exponential is exp(0), or with fma exp2 of the rounding of m c
-    residual = 3 * u * size if model.exponential == "fma" else np.zeros(rho.shape)
     least = (1 - model.exp_error) * np.exp(-np.minimum(model.max_offset + residual, 300.0))
     return (
         -np.minimum(offset, _LARGEST_EXPONENT),
@@ -207,9 +212,12 @@ def _underflow(
     return np.where(reached, twice * unit * lag * np.exp(-log_c), 0.0)
 
 
-def _overflow(rows: Rows, model: ArithmeticModel, theta: Array) -> dict[str, Booleans]:
+def _overflow(rows: Rows, model: ArithmeticModel, theta: Array, top: Array) -> dict[str, Booleans]:
+    """O4; `top`: the largest argument of a shifted exponential."""
+    fmt = FORMATS[model.softmax_format]
     if model.shift:
-        return {}
+        # one that large may just as well be that small, and empty the row
+        return {"O4": top > min(math.log(fmt.largest), -math.log(fmt.smallest_normal)) - 2}
     argument = rows.maximum - rows.distance + theta + model.exp_error
-    over = rows.live & (argument > math.log(FORMATS[model.softmax_format].largest))
+    over = rows.live & (argument > math.log(fmt.largest))
     return {"O4": np.asarray(over.any(axis=2, keepdims=True))}

@@ -24,13 +24,14 @@ class RowSumError:
 
     Guarantee   l / growth <= l_hat <= (1 + kappa) l,  l the exact sum of what is added
                 |(N/l_hat) / (N/l) - 1| <= factor, the division included
-    largest     upper bound of l in the kernel's own units
+    reach       upper bound of l in the kernel's own units, for flags: it takes for granted that a
+                sink is part of the maximum, so that leaving it out excuses no overflow
     """
 
     kappa: Array
     growth: Array
     factor: Array
-    largest: Array
+    reach: Array
     flags: dict[str, Booleans]
 
 
@@ -72,8 +73,9 @@ def row_sum_error(
     division = _division(model)
     factor = np.maximum(growth * (1 + division) - 1, 1 - (1 - division) / (1 + kappa))
     limit = min(fmt.largest, FORMATS[model.stored_row_sum or model.row_sum.format].largest)
-    over = (1 + kappa) * largest > limit
-    return RowSumError(kappa, growth, factor, largest, weights.flags | {"O5": over})
+    reach = largest * np.exp(-np.minimum(exps.sink_above, 300.0))
+    over = (1 + kappa) * reach > limit
+    return RowSumError(kappa, growth, factor, reach, weights.flags | {"O5": over})
 
 
 def _kappa(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights: Weights) -> Array:
@@ -98,7 +100,7 @@ def _largest_sum(rows: Rows, model: ArithmeticModel, exps: Exponentials, weights
     total = rows.row_sum * (1 + weights.excess) * np.exp(exps.log_c_upper)
     if not model.shift:
         return total
-    top = np.minimum(exps.stale + exps.sink_above, 300.0)
+    top = np.minimum(exps.stale + exps.residual + exps.sink_above, 300.0)
     each = (1 + 2 * model.exp_error) * (1 + weights.in_p) * np.exp(top)
     return np.asarray(np.minimum(total, rows.count * each))
 

@@ -25,6 +25,9 @@ FIELDS = (
 )  # fmt: skip
 
 
+_FAR = 1000.0  # exp(-1000) is 0 in every format
+
+
 @dataclass(frozen=True)
 class ScoreError:
     """
@@ -263,10 +266,10 @@ def _finished(rows: Rows, model: ArithmeticModel, x: _Stage, flags: dict[str, Bo
     if model.stored_scores is not None:
         fmt = FORMATS[model.stored_scores]
         if model.stores == "last" or rows.bias is not None or rows.has_sink:
-            flags["O3"] = flags.get("O3", False) | _exceeds(rows, rows.score + x.error, fmt.largest)
+            flags["O3"] = flags.get("O3", False) | _matters(rows, rows.score + x.error, fmt.largest)
             x = x.stored(rows.score, fmt.name)
     units = 1.5 if model.exponential == "fma" else 1.0  # log2 e
-    flags["O2"] = flags.get("O2", False) | _exceeds(
+    flags["O2"] = flags.get("O2", False) | _matters(
         rows, units * (rows.score + x.error), FORMATS[model.softmax_format].largest
     )
     return x
@@ -284,6 +287,12 @@ def _sink_error(rows: Rows, model: ArithmeticModel, x: _Stage) -> _Stage:
 def _exceeds(rows: Rows, size: Array, limit: float) -> Booleans:
     """Rows in which a live key is larger than the limit."""
     return np.asarray((rows.live & (size > limit)).any(axis=2, keepdims=True))
+
+
+def _matters(rows: Rows, size: Array, limit: float) -> Booleans:
+    """The same for finished scores: one that becomes -inf far below the maximum does no harm."""
+    near = rows.live & (rows.distance <= _FAR + rows.score * 2.0**-3)
+    return np.asarray((near & (size > limit)).any(axis=2, keepdims=True))
 
 
 def exact_scores(rows: Rows) -> ScoreError:

@@ -152,7 +152,9 @@ def _bound_rows(name: OperationName, rows: Rows, model: ArithmeticModel) -> Boun
         value = rows.p if name == "softmax" else rows.distance + np.log(rows.row_sum)
         found = _rounded(model, value, error, np.minimum(sums, error))
         found = found.where(rows.live)
-        flags = flags | {"O9": rows.live & (value + error > FORMATS[model.output].largest)}
+        # probabilities cannot overflow, however little is known of them
+        beyond = value + error >= FORMATS[model.output].overflow_threshold
+        flags = flags | {"O9": rows.live & beyond & (name == "log_softmax")}
     return _flagged(found, flags | _undefined(rows, name))
 
 
@@ -200,8 +202,7 @@ def _scaled_overflow(rows: Rows, model: ArithmeticModel) -> Booleans:
     """x log2 e beyond the format, where the exponent is formed so."""
     if model.exponential == "difference":
         return np.zeros(rows.count.shape, dtype=bool)
-    over = rows.live & (1.5 * rows.score > FORMATS[model.softmax_format].largest)
-    return np.asarray(over.any(axis=2, keepdims=True))
+    return 1.5 * np.abs(rows.maximum) > FORMATS[model.softmax_format].largest
 
 
 def _undefined(rows: Rows, name: OperationName) -> dict[str, Booleans]:

@@ -20,7 +20,7 @@ FLAGS = {
     "O1": "a partial sum of Q K^T may exceed its accumulator",
     "O2": "a scaled score, or its multiple by log2 e, may exceed its format",
     "O3": "a score may exceed the format in which it is stored",
-    "O4": "the exponential of an unshifted score may overflow",
+    "O4": "an exponential may overflow: no shift, or an fma exponent whose m c rounds that far",
     "O5": "the row sum may overflow",
     "O6": "every exponential of the row may underflow",
     "O7": "a partial sum of P V may exceed its accumulator",
