@@ -1,0 +1,173 @@
+"""Certified truth at the speed of a float64 matrix product.
+
+Double-double on float64 hardware: scores and averages by matrix products of slices that are exact in
+float64, exp by table and polynomial, a proved radius for every element (docs/theory/fast-oracle.md).
+A row that does not reach the radius asked for is made again with one more slice, then by Arb; the
+code in `tier` says which.  What Arb cannot reach either has radius inf.
+
+The arithmetic that the proof needs is tried at the first use: `available()` says what is missing.
+Importing this module loads neither numba nor flint.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from references.enclosure import Array, AttentionTruth, Enclosure
+
+__all__ = ["RADIUS", "available", "attention", "log_softmax", "logsumexp", "softmax"]
+
+RADIUS = 2.0**-80
+
+
+@cache
+def available() -> str | None:
+    """
+    Why this tier cannot be used on this machine, or None.
+
+    Shapes      none.
+    Definition  numba and threadpoolctl import; FMA, two_sum, rounding to nearest, gradual underflow
+                and exact float64 matrix products behave as docs/theory/fast-oracle.md assumes.
+    Guarantee   tried, not proved: a fixed set of sums and products with known results.
+    """
+    try:
+        _engine()
+    except ImportError as error:
+        return f"not installed: {error.name}"
+    from references.fast import assumptions, threads
+
+    with threads.one_blas_thread():
+        return assumptions.arithmetic() or assumptions.products()
+
+
+@cache
+def _engine() -> tuple[ModuleType, ModuleType]:
+    """The compiled parts; the first call of an installation compiles them."""
+    from references.fast import compiled
+
+    with compiled.cache():
+        from references.fast import assumptions, heads, rows
+    del assumptions
+    return heads, rows
+
+
+def _ready() -> tuple[ModuleType, ModuleType]:
+    """The compiled parts, after a look at the state of this thread.
+
+    Raises      RuntimeError where the arithmetic is not what the proof needs.
+    """
+    reason = available()
+    if reason is None:
+        from references.fast.assumptions import arithmetic
+
+        reason = arithmetic()
+    if reason is not None:
+        raise RuntimeError(f"references.fast is not available: {reason}; use references.arb")
+    return _engine()
+
+
+def _rows(name: str, x: Array, radius: float) -> Enclosure:
+    import numpy as np
+
+    from references.fast.inputs import require_binary32, require_radius
+
+    _, rows = _ready()
+    with np.errstate(all="ignore"):
+        found: Enclosure = rows.enclose(
+            rows.RULES[name], require_binary32("x", x), require_radius(radius)
+        )
+    return found
+
+
+def softmax(x: Array, *, radius: float = RADIUS) -> Enclosure:
+    """
+    Softmax along the last axis.
+
+    Shapes      x: (rows, n); returns (rows, n).
+    Definition  p_i = exp(x_i - M) / sum_j exp(x_j - M), M = max_j x_j.
+    Guarantee   |p_i - (hi + lo)| <= the enclosure's radius <= radius max(p_i, 2^-340), or it is inf.
+    Requires    binary32 values in float64.  Raises ValueError for others.
+    Special     as in `references`.
+    Source      docs/theory/fast-oracle.md, part 7.
+    """
+    return _rows("softmax", x, radius)
+
+
+def log_softmax(x: Array, *, radius: float = RADIUS) -> Enclosure:
+    """
+    Logarithm of the softmax along the last axis.
+
+    Shapes      x: (rows, n); returns (rows, n).
+    Definition  x_i - M - ln sum_j exp(x_j - M), M = max_j x_j.
+    Guarantee   |value - (hi + lo)| <= the enclosure's radius <= radius max(1, |value|), or it is inf.
+    Requires    binary32 values in float64.  Raises ValueError for others.
+    Special     as in `references`.
+    Source      docs/theory/fast-oracle.md, part 7.
+    """
+    return _rows("log_softmax", x, radius)
+
+
+def logsumexp(x: Array, *, radius: float = RADIUS) -> Enclosure:
+    """
+    Log-sum-exp along the last axis (natural logarithm).
+
+    Shapes      x: (rows, n); returns (rows,).
+    Definition  M + ln sum_j exp(x_j - M), M = max_j x_j.
+    Guarantee   |value - (hi + lo)| <= the enclosure's radius <= radius max(1, |value|), or it is inf.
+    Requires    binary32 values in float64.  Raises ValueError for others.
+    Special     as in `references`.
+    Source      docs/theory/fast-oracle.md, part 7.
+    """
+    return _rows("logsumexp", x, radius)
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    corner: str = "bottom-right",
+    window: tuple[int, int] | None = None,
+    mask: NDArray[np.bool_] | None = None,
+    bias: Array | None = None,
+    softcap: float | None = None,
+    sinks: Array | None = None,
+    radius: float = RADIUS,
+    threads: int = 1,
+) -> AttentionTruth:
+    """
+    Attention as `references` defines it.
+
+    Shapes      q: (batch, heads, n_q, d); k: (batch, kv_heads, n_k, d); v: (batch, kv_heads,
+                n_k, d_v); mask, bias: broadcastable to (batch, heads, n_q, n_k); sinks: (heads,).
+                Returns output (batch, heads, n_q, d_v), lse (batch, heads, n_q).
+    Definition  O and LSE of `references`; magnitude A = sum_j p_j |v_j|.
+    Guarantee   |O - (hi + lo)| <= the enclosure's radius <= radius A, |LSE - (hi + lo)| <= the
+                enclosure's radius <= radius max(1, |LSE|), or it is inf.  The relative error of
+                magnitude is below 2^-20.  The same bits for any number of threads.
+    Requires    binary32 values in float64 (ValueError for others); scale finite, softcap finite > 0.
+    Special     as in `references`.
+    Source      docs/theory/fast-oracle.md.
+    """
+    import numpy as np
+
+    from references.fast.inputs import Call, require_binary32, require_radius
+
+    engine, _ = _ready()
+    call = Call(
+        *(require_binary32(name, x) for name, x in (("q", q), ("k", k), ("v", v))),
+        scale, causal, corner, window, mask,
+        None if bias is None else require_binary32("bias", bias), softcap,
+        None if sinks is None else require_binary32("sinks", sinks),
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        found: AttentionTruth = engine.attention(call, require_radius(radius), threads)
+    return found

@@ -1,0 +1,371 @@
+"""One block of query rows: scores, weights, averages; arrays are key-major (keys, rows)."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from references.enclosure import Array
+from references.fast.exponential import exponentials
+from references.fast.prepared import CHUNK, Keys, Queries, Values
+from references.fast.quotient import ABOVE, U, finish
+from references.fast.slicing import Cut, Indices
+from references.fast.weights import (
+    Flags,
+    add_bias,
+    cap,
+    conceal,
+    cut_weights,
+    differences,
+    gather,
+    maxima,
+    twice_quotients,
+)
+
+PANEL = 8  # chunks whose p, scores and products stay in the second-level cache
+STATIC = 2.0**-92  # relative error of every p: exp, scaling and shift on [X_MIN, 0]
+
+_NONE = np.empty((0, 0))
+_NO_MASK: Flags = np.empty((0, 0), np.uint8)
+_NO_ROWS = np.empty(0, np.int64)
+_NO_SINKS = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every block of a call shares; scale_h >= 0 (a negative scale is moved into q)."""
+
+    scale_h: float
+    scale_l: float
+    softcap: float
+    request: float
+    first: Indices
+    stop: Indices
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What differs by head: mask and bias as (n_q, n_k), and the sink."""
+
+    mask: NDArray[np.bool_] | None = None
+    bias: Array | None = None
+    sink: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """output (4, rows, d_v) = hi, lo, radius, magnitude; lse (3, rows); certified, empty: (rows,)."""
+
+    output: Array
+    lse: Array
+    certified: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+
+
+class _Scratch(threading.local):
+    """Memory that the blocks of a thread reuse: fresh pages would cost as much as the work."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Array] = {}
+
+    def __call__(self, name: str, *shape: int) -> Array:
+        size = math.prod(shape)
+        memory = self._memory.get(name)
+        if memory is None or memory.size < size:
+            memory = self._memory[name] = np.empty(size)
+        return memory[:size].reshape(shape)
+
+    def clear(self) -> None:
+        self._memory.clear()
+
+
+scratch = _Scratch()
+
+
+@dataclass(frozen=True)
+class _View:
+    """The keys that each row sees, and the range of keys that is computed."""
+
+    first: Indices
+    stop: Indices
+    mask: Flags
+    j0: int
+    j1: int
+
+    @property
+    def chunks(self) -> int:
+        return -(-(self.j1 - self.j0) // CHUNK)
+
+    @property
+    def common(self) -> tuple[int, int]:
+        """The keys that every row of the block sees."""
+        if self.mask.size:
+            return 0, 0
+        return int(self.first.max()), int(self.stop.min())
+
+    def panels(self) -> Iterator[tuple[int, int]]:
+        keys = PANEL * CHUNK
+        return ((j, min(j + keys, self.j1)) for j in range(self.j0, self.j1, keys))
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """q of a block in one or two slices, transposed, and what they leave of a few rows."""
+
+    count: int
+    slices: Array
+    first: Array
+    rest: Array
+    size: Array
+    left_rows: Indices
+    left: Array
+    left_sums: Array
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """scale (g + low + list + leftovers - reference); error is relative, of every p."""
+
+    g: Array
+    low: Array
+    listed: Cut
+    queries: _Slices
+    left: Array
+    scale: tuple[float, float]
+    reference: Array
+    seen: Indices
+    error: Array
+    sinks: Array
+
+    def shifted(self, j0: int, j1: int, reference: Array, h: Array, e: Array) -> None:
+        listed, q = self.listed, self.queries
+        differences(
+            self.g, self.low, listed.start, listed.column, listed.middle, listed.tail,
+            q.first, q.rest, q.left_rows, self.left, reference, *self.scale, j0, j1, h, e,
+        )  # fmt: skip
+
+
+def _view(rules: Rules, extras: Extras, chosen: slice | Indices) -> _View:
+    first, stop = rules.first[chosen], rules.stop[chosen]
+    j0 = int(first.min()) // CHUNK * CHUNK
+    mask = _NO_MASK
+    if extras.mask is not None:
+        mask = np.ascontiguousarray(extras.mask[chosen].T).view(np.uint8)
+    return _View(first, stop, mask, j0, max(j0, int(stop.max())))
+
+
+def _transposed(x: Array) -> Array:
+    return np.ascontiguousarray(x.T)
+
+
+def _slices(queries: Queries, chosen: slice | Indices) -> _Slices:
+    """One slice where it holds (almost) every row, else two; with the leftovers, exact in either case."""
+    left = queries.left[0][chosen]
+    count = 1 if 4 * np.count_nonzero(left) <= left.size else 2
+    if count == 2:
+        left = queries.left[1][chosen]
+    first = _transposed(queries.slices[0][chosen])
+    both = first
+    if count == 2:
+        both = np.concatenate([first, queries.slices[1][chosen].T], axis=1)
+    rest = _transposed(queries.after[0][chosen])
+    kept = np.flatnonzero(left)
+    exact, rounded = queries.slices[count][chosen][kept], queries.after[count][chosen][kept]
+    sums = (np.count_nonzero(rounded, axis=1) + 1.0) * np.abs(rounded).sum(axis=1)
+    return _Slices(
+        count, both, first, rest, queries.size[chosen], kept,
+        _transposed(np.concatenate([exact, rounded])), sums,
+    )  # fmt: skip
+
+
+def _products(queries: _Slices, keys: Keys, view: _View) -> tuple[Array, Array]:
+    """The exact products K head Q, and K head times the leftovers."""
+    n, inside = keys.cut.head.shape[0], slice(view.j0, view.j1)
+    g = scratch("g", n, queries.slices.shape[1])
+    np.matmul(keys.cut.head[inside], queries.slices, out=g[inside])
+    left = scratch("left", n, queries.left.shape[1])
+    if left.size:
+        np.matmul(keys.cut.head[inside], queries.left, out=left[inside])
+    return g, left
+
+
+def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
+    """Per row: the error of y that no shift removes, and how far the row maximum may be too low.
+
+    Source      docs/theory/fast-oracle.md, part 2.
+    """
+    narrower, size = 2.0**-keys.bits, queries.size * ABOVE
+    tails, rests = keys.rounded
+    reach = size * (narrower * keys.whole + keys.rest)
+    error = U * size * (tails + narrower * rests) + 2.0**-100 * reach
+    unseen = size * keys.rest + 2.0**-52 * reach
+    if queries.left_rows.size:
+        error[queries.left_rows] += U * queries.left_sums * keys.biggest
+        unseen[queries.left_rows] += queries.left_sums * keys.biggest
+    return error, unseen
+
+
+def _plain(queries: _Slices, keys: Keys, rules: Rules, view: _View) -> _Scores:
+    """Scores without bias, softcap and sink: the shift comes before the scale, and costs nothing."""
+    rows = queries.size.size
+    g, left = _products(queries, keys, view)
+    reference, seen = np.empty(rows), np.empty(rows, np.int64)
+    maxima(
+        g, queries.left_rows, left, view.first, view.stop, view.mask, view.j0, view.j1,
+        *view.common, reference, seen,
+    )  # fmt: skip
+    error, unseen = _errors(queries, keys)
+    reference[seen == 0] = 0.0
+    reference += unseen + 2.0**-50 * np.abs(reference)
+    return _Scores(
+        g, _NONE, keys.cut, queries, left, (rules.scale_h, rules.scale_l), reference, seen,
+        error * rules.scale_h + STATIC, _NO_SINKS,
+    )  # fmt: skip
+
+
+def _make_general(plain: _Scores, rules: Rules, view: _View, bias: Array) -> tuple[Array, Array]:
+    """s = softcap tanh(scale y / softcap) + bias in double-double, (n_k, rows) each."""
+    n, rows = plain.g.shape[0], plain.reference.size
+    high, low = scratch("high", n, rows), scratch("low", n, rows)
+    names = ("h", "e", "zh", "zl", "ph", "pl")
+    h, e, zh, zl, wh, wl = (scratch(name, PANEL * CHUNK * rows) for name in names)
+    for j0, j1 in view.panels():
+        size = (j1 - j0) * rows
+        plain.shifted(j0, j1, plain.reference, h, e)
+        if rules.softcap > 0.0:
+            twice_quotients(h, e, size, rules.softcap, zh, zl)
+            exponentials(zh, zl, wh, wl, size)
+            cap(h, e, size, rules.softcap, wh, wl)
+        add_bias(h, e, j0, bias, j1 - j0, high, low)
+    return high, low
+
+
+def _general(
+    queries: _Slices, keys: Keys, rules: Rules, view: _View, extras: Extras, bias: Array
+) -> _Scores:
+    """Scores with bias, softcap or sink: s is made first, then shifted."""
+    rows, n = queries.size.size, keys.cut.head.shape[0]
+    g, left = _products(queries, keys, view)
+    zero, seen = np.zeros(rows), np.empty(rows, np.int64)
+    scale = (rules.scale_h, rules.scale_l)
+    plain = _Scores(g, _NONE, keys.cut, queries, left, scale, zero, seen, zero, _NO_SINKS)
+    high, low = _make_general(plain, rules, view, bias)
+    reference = np.empty(rows)
+    maxima(
+        high, _NO_ROWS, _NONE, view.first, view.stop, view.mask, view.j0, view.j1,
+        *view.common, reference, seen,
+    )  # fmt: skip
+    reference[seen == 0] = 0.0
+    sinks = _NO_SINKS
+    if extras.sink is not None:
+        sinks = np.full(rows, extras.sink)
+        reference[seen == 0] = extras.sink
+    reference = reference + 2.0**-50 * np.abs(reference)
+    error, _ = _errors(queries, keys)
+    size = queries.size * (keys.whole * rules.scale_h * ABOVE)
+    if bias.size:
+        size = size + np.abs(bias).max(axis=0)
+    error = error * rules.scale_h + 2.0**-99 * size + 2.0**-98 * rules.softcap + STATIC
+    plainer = replace(queries, left_rows=_NO_ROWS)
+    return _Scores(
+        high, low, _no_list(n), plainer, _NONE, (1.0, 0.0), reference, seen, error, sinks
+    )
+
+
+def _no_list(n: int) -> Cut:
+    nothing = np.zeros((2, 0))
+    return Cut(
+        _NONE, np.zeros(n + 1, np.int64), _NO_ROWS, _NO_SINKS, _NO_SINKS, nothing, nothing,
+        _NO_SINKS, _NO_SINKS,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Averages:
+    """Sums over the keys: N = h + low and A (d_v, rows), and those of `cut_weights` (6, rows)."""
+
+    h: Array
+    low: Array
+    magnitude: Array
+    sums: Array
+
+
+def _averages(scores: _Scores, values: Values, view: _View, slices: int) -> _Averages:
+    """Weights in slices and their exact products with V, a panel of keys at a time."""
+    rows, d = scores.reference.size, values.size.shape[1]
+    total = _Averages(*np.zeros((3, d, rows)), np.zeros((6, rows)))
+    h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
+    first, stop = view.common
+    for j0, j1 in view.panels():
+        scores.shifted(j0, j1, scores.reference, h, e)
+        if j0 < first or j1 > stop:
+            conceal(h, view.first, view.stop, view.mask, j0, j1)
+        exponentials(h, e, ph, pl, (j1 - j0) * rows)
+        padded = -(-(j1 - j0) // CHUNK) * CHUNK
+        p = scratch("p", padded, slices, rows)
+        p[j1 - j0 :] = 0.0
+        ph[(j1 - j0) * rows : padded * rows] = 0.0
+        cut_weights(ph, pl, j1 - j0, values.bits, p, total.sums)
+        _add_panel(total, p, ph, values, j0, j1)
+    return total
+
+
+def _add_panel(total: _Averages, p: Array, ph: Array, values: Values, j0: int, j1: int) -> None:
+    d, (keys, slices, rows) = values.size.shape[1], p.shape
+    chunks, inside, listed = keys // CHUNK, slice(j0, j0 + keys), values.cut
+    head = listed.head[inside].reshape(chunks, CHUNK, d).transpose(0, 2, 1)
+    size = values.size[inside].reshape(chunks, CHUNK, d).transpose(0, 2, 1)
+    c, a = scratch("c", chunks, d, slices * rows), scratch("a", chunks, d, rows)
+    np.matmul(head, p.reshape(chunks, CHUNK, slices * rows), out=c)
+    np.matmul(size, ph[: keys * rows].reshape(chunks, CHUNK, rows), out=a)
+    gather(
+        c, a, p, j0, j1, listed.start, listed.column, listed.middle, listed.tail,
+        total.h, total.low, total.magnitude,
+    )  # fmt: skip
+
+
+def compute(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    rules: Rules,
+    extras: Extras,
+    chosen: slice | Indices,
+    slices: int,
+) -> Result:
+    """
+    The rows `chosen` of one head, with 3 or 4 slices of p.
+
+    Shapes      queries: of (n_q, d), of which the rows `chosen` are computed.
+    Guarantee   that of `finish`, where Result.certified; empty rows are left to the caller.
+    Requires    finite q, keys, values, bias and sink; -inf in bias removed by the mask.
+    Special     none.
+    Source      docs/theory/fast-oracle.md.
+    """
+    view, cut = _view(rules, extras, chosen), _slices(queries, chosen)
+    if rules.softcap > 0.0 or extras.bias is not None or extras.sink is not None:
+        bias = _NONE if extras.bias is None else _transposed(extras.bias[chosen])
+        scores = _general(cut, keys, rules, view, extras, bias)
+    else:
+        scores = _plain(cut, keys, rules, view)
+    return _finished(scores, _averages(scores, values, view, slices), values, rules, view, slices)
+
+
+def _finished(
+    scores: _Scores, total: _Averages, values: Values, rules: Rules, view: _View, slices: int
+) -> Result:
+    """The quotient and its radius."""
+    d, rows = total.h.shape
+    output, lse, certified = np.empty((4, rows, d)), np.empty((3, rows)), np.empty(rows, np.uint8)
+    finish(
+        total.h, total.low, total.sums, total.magnitude, scores.error, scores.seen,
+        values.columns, scores.reference, *scores.scale, scores.sinks, CHUNK, PANEL, view.chunks,
+        values.bits, slices, rules.request, output, lse, certified,
+    )  # fmt: skip
+    empty = (scores.seen == 0) & (scores.sinks.size == 0)
+    return Result(output, lse, certified.view(np.bool_), empty)

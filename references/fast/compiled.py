@@ -1,0 +1,97 @@
+"""Machine code for the fast tier: numba with explicit signatures and a cache that cannot go stale.
+
+numba keys its cache on the file of the compiled function and does not see a change in a function
+that this one imports from elsewhere.  So the cache lives in a folder named after a digest of every
+source file of `references/fast`: another text, another folder, a new compilation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_SOURCES = Path(__file__).parent
+_LOG = logging.getLogger("attncert")
+
+
+def _digest() -> str:
+    text = b"".join(path.read_bytes() for path in sorted(_SOURCES.glob("*.py")))
+    return hashlib.sha256(text + numba.__version__.encode()).hexdigest()[:16]
+
+
+def _folder() -> Path:
+    """Beside the sources; where those are read-only, in the user's temporary folder."""
+    beside = _SOURCES / "__pycache__" / f"kernels-{_digest()}"
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.gettempdir()) / "attncert" / beside.name
+    return beside
+
+
+@contextmanager
+def cache() -> Iterator[None]:
+    """While the kernels' modules are imported, numba keeps its cache in our folder."""
+    folder, before = _folder(), numba.config.CACHE_DIR
+    if not any(folder.rglob("*.nbi")):
+        _LOG.warning("attncert compiles its numerical kernels, once for this installation")
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def kernel(signature: str) -> Callable[[Function], Function]:
+    """Compiles for one signature, without fastmath: no contraction, no reassociation."""
+    compile_ = numba.njit(
+        signature, cache=True, nogil=True, error_model="numpy", boundscheck=False, fastmath=False
+    )
+    return cast("Callable[[Function], Function]", compile_)
+
+
+def inlined(function: Function) -> Function:
+    """A step of a kernel: compiled into its callers."""
+    return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath=False)(function))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fma(_typing, a, b, c):  # type: ignore[no-untyped-def]
+    """a b + c with one rounding."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def float_of_bits(_typing, bits):  # type: ignore[no-untyped-def]
+    """The binary64 number with these 64 bits."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_of_float(_typing, number):  # type: ignore[no-untyped-def]
+    """The 64 bits of a binary64 number."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate

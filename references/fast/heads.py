@@ -1,0 +1,250 @@
+"""Attention, head by head: which rows the fast tier takes, which need one more slice, which go to Arb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from references import arb
+from references.enclosure import (
+    ARB,
+    FAST,
+    FAST_PLUS,
+    FINITE,
+    NAN,
+    NEGATIVE_INFINITY,
+    POSITIVE_INFINITY,
+    Array,
+    AttentionTruth,
+    Enclosure,
+)
+from references.fast.block import Extras, Result, Rules, compute, scratch
+from references.fast.inputs import FLOOR, Booleans, Call, extra_bits
+from references.fast.prepared import (
+    Keys,
+    Queries,
+    Values,
+    prepare_keys,
+    prepare_queries,
+    prepare_values,
+)
+from references.fast.scale import double_double
+from references.fast.slicing import Indices
+from references.fast.threads import each, one_blas_thread
+
+BLOCK = 64  # rows at a time: the width of the vector loops
+SLICES = {FAST: 3, FAST_PLUS: 4}
+KEEP_SCRATCH = 4096  # keys; above, memory of the block is given back after the call
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What the query heads of one kv head share; values that are not finite are taken as 0."""
+
+    keys: Keys
+    values: Values
+    bad_keys: Booleans  # (n_k,), some element not finite
+    nan_keys: Booleans
+    bad_values: Indices  # keys whose v is not finite
+
+
+def _unknown(shape: tuple[int, ...], rows: tuple[int, ...]) -> Enclosure:
+    return Enclosure(
+        np.zeros(shape), np.zeros(shape), np.full(shape, np.inf),
+        np.full(shape, FINITE, np.uint8), np.full(rows, FAST, np.uint8),
+    )  # fmt: skip
+
+
+def attention(call: Call, request: float, threads: int) -> AttentionTruth:
+    """The truth of a checked call; see `references.fast.attention`."""
+    rows = call.q.shape[:3]
+    truth = AttentionTruth(
+        _unknown((*rows, call.v.shape[3]), rows), _unknown(rows, rows),
+        np.full((*rows, call.v.shape[3]), np.nan),
+    )  # fmt: skip
+    left = np.ones(rows, np.bool_)
+    if call.inside:
+        with one_blas_thread():
+            _Run(call, request, threads, truth, left).fast()
+        if call.k.shape[2] > KEEP_SCRATCH:
+            scratch.clear()
+    _by_arb(call, request, truth, left)
+    return truth
+
+
+class _Run:
+    """The fast tiers of one call; `left` keeps the rows that they cannot certify."""
+
+    def __init__(
+        self, call: Call, request: float, threads: int, truth: AttentionTruth, left: Booleans
+    ) -> None:
+        self.call, self.threads, self.truth, self.left = call, threads, truth, left
+        scale_h, scale_l = double_double(call.scale, call.q.shape[3])
+        self.sign = -1.0 if scale_h < 0 else 1.0
+        softcap = 0.0 if call.softcap is None else call.softcap
+        self.sight = call.sight()
+        self.rules = Rules(self.sign * scale_h, self.sign * scale_l, softcap, request, *self.sight)
+        self.hidden = call.bias is not None and bool(np.isneginf(call.bias).any())
+
+    def fast(self) -> None:
+        """Every head that has finite sinks."""
+        pairs = list(np.ndindex(*self.call.k.shape[:2]))
+        small = self.call.q.shape[2] * self.call.group <= 2 * BLOCK * self.threads
+        if small and len(pairs) >= self.threads:
+            each(lambda pair: self._share(pair, 1), pairs, self.threads)
+        else:
+            for pair in pairs:
+                self._share(pair, self.threads)
+
+    def _share(self, pair: Head, threads: int) -> None:
+        b, kv = pair
+        k, v = self.call.k[b, kv], self.call.v[b, kv]
+        fine_k, fine_v = np.isfinite(k), np.isfinite(v)
+        share = _Share(
+            prepare_keys(k if fine_k.all() else np.where(fine_k, k, 0.0)),
+            prepare_values(v if fine_v.all() else np.where(fine_v, v, 0.0)),
+            ~fine_k.all(axis=1), np.isnan(k).any(axis=1), np.flatnonzero(~fine_v.all(axis=1)),
+        )  # fmt: skip
+        for h in range(kv * self.call.group, (kv + 1) * self.call.group):
+            self._head((b, h), share, threads)
+
+    def _extras(self, head: Head) -> Extras:
+        call = self.call
+        mask = None if call.mask is None else call.full(call.mask)[head]
+        bias = None if call.bias is None else call.full(call.bias)[head]
+        if bias is not None and self.hidden:
+            seen = ~np.isneginf(bias)
+            mask, bias = seen if mask is None else mask & seen, np.where(seen, bias, 0.0)
+        sink = None if call.sinks is None else float(call.sinks[head[1]])
+        return Extras(mask, bias, sink)
+
+    def _head(self, head: Head, share: _Share, threads: int) -> None:
+        extras = self._extras(head)
+        if extras.sink is not None and not np.isfinite(extras.sink):
+            return
+        q = self.call.q[head]
+        plain = self._plain_rows(head, q, share, extras)
+        if not plain.all():
+            q = np.where(plain[:, None], q, 0.0)
+            if extras.bias is not None:
+                extras = Extras(
+                    extras.mask, np.where(plain[:, None], extras.bias, 0.0), extras.sink
+                )
+        queries = prepare_queries(np.ascontiguousarray(self.sign * q), share.keys.bits)
+        for tier, slices in SLICES.items():
+            chosen = self._blocks(np.flatnonzero(plain & self.left[head]), tier)
+            each(
+                lambda rows, slices=slices, tier=tier: self._put(  # type: ignore[misc]
+                    head, rows, tier,
+                    compute(queries, share.keys, share.values, self.rules, extras, rows, slices),
+                ),
+                chosen, threads,
+            )  # fmt: skip
+        if share.bad_values.size:
+            self._special_columns(head, share, extras, plain & ~self.left[head])
+
+    def _blocks(self, rows: Indices, tier: int) -> Iterator[slice | Indices]:
+        """Blocks of a fixed partition in the first tier, so that no result depends on other rows."""
+        whole = rows.size == self.call.q.shape[2]
+        for first in range(0, rows.size, BLOCK):
+            block = rows[first : first + BLOCK]
+            yield slice(first, first + block.size) if whole else block
+
+    def _put(self, head: Head, rows: slice | Indices, tier: int, result: Result) -> None:
+        """Rows that are certified; the others keep radius inf."""
+        good = result.certified | result.empty
+        keep = np.arange(self.left.shape[2])[rows][good]
+        output, lse = self.truth.output, self.truth.lse
+        output.hi[head][keep], output.lo[head][keep], output.radius[head][keep] = result.output[
+            :3, good
+        ]
+        self.truth.magnitude[head][keep] = result.output[3, good]
+        lse.hi[head][keep], lse.lo[head][keep], lse.radius[head][keep] = result.lse[:, good]
+        output.tier[head][keep] = lse.tier[head][keep] = tier
+        self.left[head][keep] = False
+        self._put_empty(head, np.arange(self.left.shape[2])[rows][result.empty])
+
+    def _put_empty(self, head: Head, rows: Indices) -> None:
+        for array in (self.truth.output.hi, self.truth.output.lo, self.truth.output.radius):
+            array[head][rows] = 0.0
+        self.truth.magnitude[head][rows] = 0.0
+        self.truth.lse.hi[head][rows] = -np.inf
+        self.truth.lse.lo[head][rows] = self.truth.lse.radius[head][rows] = 0.0
+        self.truth.lse.classes[head][rows] = NEGATIVE_INFINITY
+
+    # --- rows and columns that are not plain -----------------------------------------------------
+
+    def _meets(self, extras: Extras, keys: Booleans | Indices) -> Booleans:
+        """(n_q, keys): whether a row sees each of these keys."""
+        chosen = np.flatnonzero(keys) if keys.dtype == np.bool_ else keys
+        first, stop = self.sight
+        seen = (first[:, None] <= chosen) & (chosen < stop[:, None])
+        return seen if extras.mask is None else seen & extras.mask[:, chosen]
+
+    def _plain_rows(self, head: Head, q: Array, share: _Share, extras: Extras) -> Booleans:
+        """Rows whose scores are all finite; those with a NaN are answered here."""
+        bad = ~np.isfinite(q).all(axis=1)
+        if share.bad_keys.any():
+            bad |= self._meets(extras, share.bad_keys).any(axis=1)
+        if extras.bias is not None and not np.isfinite(extras.bias).all():
+            bad |= ~np.isfinite(extras.bias).all(axis=1)
+        if bad.any():
+            nan = np.isnan(q).any(axis=1)
+            nan &= self._meets(extras, np.arange(self.call.k.shape[2])).any(axis=1)
+            nan |= self._meets(extras, share.nan_keys).any(axis=1)
+            self._put_nan(head, np.flatnonzero(nan))
+        return ~bad
+
+    def _put_nan(self, head: Head, rows: Indices) -> None:
+        for part in (self.truth.output, self.truth.lse):
+            part.hi[head][rows], part.lo[head][rows], part.radius[head][rows] = np.nan, 0.0, 0.0
+            part.classes[head][rows] = NAN
+        self.left[head][rows] = False
+
+    def _special_columns(self, head: Head, share: _Share, extras: Extras, rows: Booleans) -> None:
+        """Columns in which a row sees a value that is not finite."""
+        v = self.call.v[head[0], head[1] // self.call.group][share.bad_values]
+        seen = self._meets(extras, share.bad_values)[rows].astype(np.float64)
+        rises, falls, nan = (seen @ x > 0 for x in (v == np.inf, v == -np.inf, np.isnan(v)))
+        for place, value, classes in (
+            (rises, np.inf, POSITIVE_INFINITY | NAN),
+            (falls, -np.inf, NEGATIVE_INFINITY | NAN),
+            (nan | rises & falls, np.nan, NAN),
+        ):
+            where = (*head, *_places(rows, place))
+            output = self.truth.output
+            output.hi[where], output.lo[where], output.radius[where] = value, 0.0, 0.0
+            output.classes[where] = classes
+            self.truth.magnitude[where] = np.nan
+
+
+def _places(rows: Booleans, place: Booleans) -> tuple[Indices, Indices]:
+    """Row and column numbers of a (kept rows, d_v) choice."""
+    i, c = np.nonzero(place)
+    return np.flatnonzero(rows)[i], c
+
+
+def _by_arb(call: Call, request: float, truth: AttentionTruth, left: Booleans) -> None:
+    """The rows that are left, by ball arithmetic; a radius above the request becomes inf."""
+    rows = [(int(b), int(h), int(i)) for b, h, i in np.argwhere(left)]
+    if not rows:
+        return
+    found = arb.attention(
+        call.q, call.k, call.v, scale=call.scale, causal=call.causal, corner=call.corner,
+        window=call.window, mask=call.mask, bias=call.bias, softcap=call.softcap,
+        sinks=call.sinks, rows=rows, extra_bits=extra_bits(request),
+    )  # fmt: skip
+    truth.magnitude[left] = found.magnitude[left]
+    sizes = np.maximum(1.0, np.abs(found.lse.hi[left]))
+    for part, source, size in (
+        (truth.output, found.output, found.magnitude[left]),
+        (truth.lse, found.lse, sizes),
+    ):
+        part.hi[left], part.lo[left] = source.hi[left], source.lo[left]
+        part.classes[left], part.tier[left] = source.classes[left], ARB
+        radius, finite = source.radius[left], (source.classes[left] & FINITE) != 0
+        missed = finite & ~(radius <= np.maximum(request * size, FLOOR))
+        part.radius[left] = np.where(missed, np.inf, radius)

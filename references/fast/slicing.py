@@ -1,0 +1,139 @@
+"""Error-free slices: numbers cut on power-of-two grids so that float64 matrix products of slices are exact.
+
+Where every partial sum of a product is an integer of at most 2^53 units, no rounding can happen, in
+whatever order, with or without FMA (docs/theory/fast-oracle.md, part 1).  What the first slice leaves of
+K and V is sparse for ordinary inputs and is kept as a list; it is never dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from references.enclosure import Array
+from references.fast.compiled import kernel
+
+Indices = NDArray[np.int64]
+
+EXACT = 2.0**53  # every integer up to here is a binary64 number
+ROUNDER = 1.5 * 2.0**52  # (x + ROUNDER g) - ROUNDER g rounds |x| <= 2^51 g to the grid g
+SUM_SLACK = 1.0 + 2.0**-10  # over sums of |x|: their own rounding, and that of x to the grid
+
+
+@dataclass(frozen=True)
+class Cut:
+    """x = head + list; the entries start[j] to start[j + 1] of the list belong to the row j.
+
+    Shapes      head: (>= n, d), zeros below n; start: (rows of head + 1,); column, middle, tail:
+                (entries,); by_row: (2, n) and by_column: (2, d): sum |rest| and sum |tail|;
+                row_entries: (n,), column_entries: (d,).
+    Guarantee   exact: x_jc = head_jc + middle + tail for each entry (j, c), else x = head.
+    """
+
+    head: Array
+    start: Indices
+    column: Indices
+    middle: Array
+    tail: Array
+    by_row: Array
+    by_column: Array
+    row_entries: Array
+    column_entries: Array
+
+
+def power_above(x: Array) -> Array:
+    """The least power of two >= x, elementwise; 0 for 0.  Exact."""
+    fraction, e = np.frexp(x)
+    return np.where(x > 0.0, np.ldexp(1.0, e - (fraction == 0.5)), 0.0)
+
+
+@kernel(
+    "i8(f8[:,::1], f8[::1], f8[::1], f8, f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1],"
+    "f8[::1])"
+)
+def _cut(
+    x: Array,
+    row_unit: Array,
+    column_unit: Array,
+    finer: float,
+    head: Array,
+    start: Indices,
+    column: Indices,
+    middle: Array,
+    tail: Array,
+    by_row: Array,
+    by_column: Array,
+    column_entries: Array,
+) -> int:
+    """Fills a `Cut`; returns the number of entries."""
+    count = 0
+    rows, d = x.shape
+    for j in range(rows):
+        start[j] = count
+        for i in range(d):
+            rounder = ROUNDER * (row_unit[j] * column_unit[i])
+            head[j, i] = (x[j, i] + rounder) - rounder
+        for i in range(d):
+            rest = x[j, i] - head[j, i]
+            if rest != 0.0:
+                rounder = ROUNDER * (row_unit[j] * column_unit[i] * finer)
+                m = (rest + rounder) - rounder
+                column[count] = i
+                middle[count] = m
+                tail[count] = rest - m
+                count += 1
+                by_row[0, j] += abs(rest)
+                by_row[1, j] += abs(rest - m)
+                by_column[0, i] += abs(rest)
+                by_column[1, i] += abs(rest - m)
+                column_entries[i] += 1.0
+    start[rows:] = count
+    return count
+
+
+def cut(x: Array, row_unit: Array, column_unit: Array, finer: float, padded: int) -> Cut:
+    """
+    x in a first slice on the grid row_unit column_unit, a second on `finer` times that, and the rest.
+
+    Shapes      x: (n, d); row_unit: (n,); column_unit: (d,); padded >= n rows of head.
+    Guarantee   that of `Cut`; |x - head| <= unit/2, |tail| <= finer unit/2.
+    Requires    |x| <= 2^51 unit; units and finer powers of two; finite x.
+    Special     a unit of 0 where x is 0.
+    Source      docs/theory/fast-oracle.md, part 1.
+    """
+    n, d = x.shape
+    head = np.zeros((padded, d))
+    start = np.zeros(padded + 1, np.int64)
+    column, middle, tail = np.empty(n * d, np.int64), np.empty(n * d), np.empty(n * d)
+    by_row, by_column, entries = np.zeros((2, n)), np.zeros((2, d)), np.zeros(d)
+    count = _cut(
+        x,
+        row_unit,
+        column_unit,
+        finer,
+        head,
+        start,
+        column,
+        middle,
+        tail,
+        by_row,
+        by_column,
+        entries,
+    )
+    return Cut(
+        head, start, column[:count].copy(), middle[:count].copy(), tail[:count].copy(),
+        by_row, by_column, np.diff(start[: n + 1]).astype(np.float64), entries,
+    )  # fmt: skip
+
+
+def product_unit(sums: Array, bits: int) -> Array:
+    """
+    The finest grid g such that integers of `bits` bits times slices on g, summed, stay exact.
+
+    Shapes      sums: (n,), at least sum |x| over the contraction, up to 2^-20 of itself.
+    Guarantee   2^bits (sum |x| (1 + 2^-10)) <= 2^53 g.
+    Source      docs/theory/fast-oracle.md, part 1.
+    """
+    return power_above(sums * SUM_SLACK) * (2.0**bits / EXACT)

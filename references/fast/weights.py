@@ -1,0 +1,363 @@
+"""From exact score slices to exact slices of p = exp(s - M): the innermost loops.
+
+Arrays are key-major, (keys, rows of the block): rows are the vector lanes, so row sums and maxima need
+no reordering of additions.  A tile is a range of keys whose scratch stays in the cache.
+docs/theory/fast-oracle.md, parts 2 to 5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from references.enclosure import Array
+from references.fast.compiled import fma, inlined, kernel
+from references.fast.doubledouble import divide, fast_two_sum, two_sum
+from references.fast.slicing import Indices
+
+GROUP = 8  # keys whose last slices are added up before they join the double-double sum
+REMOVED = -1.0e300  # the shifted score of a key that a row does not see: exp gives 0
+Flags = NDArray[np.uint8]
+
+
+@inlined
+def _add_list(
+    begin: int,
+    end: int,
+    column: Indices,
+    middle: Array,
+    tail: Array,
+    q_first: Array,
+    q_rest: Array,
+    exact: Array,
+    rounded: Array,
+) -> None:
+    """exact + rounded = q . (k - head of k): first slice times middle exactly, the rest rounded."""
+    exact[:] = 0.0
+    rounded[:] = 0.0
+    for t in range(begin, end):
+        m = middle[t]
+        low = tail[t]
+        rest = m + low
+        c = column[t]
+        for i in range(exact.shape[0]):
+            exact[i] += q_first[c, i] * m
+            rounded[i] += q_first[c, i] * low + q_rest[c, i] * rest
+
+
+@kernel(
+    "void(f8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], i8[::1], f8[:,::1],"
+    "f8[::1], f8, f8, i8, i8, f8[::1], f8[::1])"
+)
+def differences(
+    g: Array,
+    low: Array,
+    start: Indices,
+    column: Indices,
+    middle: Array,
+    tail: Array,
+    q_first: Array,
+    q_rest: Array,
+    left_rows: Indices,
+    left: Array,
+    reference: Array,
+    scale_h: float,
+    scale_l: float,
+    j0: int,
+    j1: int,
+    h: Array,
+    e: Array,
+) -> None:
+    """
+    h + e = scale (y_ij - reference_i) for the keys j0 to j1, flattened key-major.
+
+    Shapes      g: (n_k, slices r), exact products of slices; low: (n_k, r) or (0, 0), added to them;
+                start ... tail: the list of K; q_first, q_rest: (d, r); left: (n_k, 2 kept), exact and
+                rounded products of what the slices leave of the rows left_rows; h, e: (>= (j1 - j0) r,).
+    Guarantee   part 2: an error of 2^-101 (|x| + 2 scale reach) beside those of the rounded products;
+                |e| <= u |h|.
+    Requires    scale_h >= 0.
+    Special     none.
+    Source      docs/theory/fast-oracle.md, part 2.
+    """
+    rows = reference.shape[0]
+    kept = left_rows.shape[0]
+    exact = np.empty(rows)
+    rounded = np.empty(rows)
+    for j in range(j0, j1):
+        o = (j - j0) * rows
+        if g.shape[1] == rows:
+            for i in range(rows):
+                h[o + i], e[o + i] = two_sum(g[j, i], -reference[i])
+        else:
+            for i in range(rows):
+                s, error = two_sum(g[j, i], -reference[i])
+                s, error2 = two_sum(s, g[j, rows + i])
+                h[o + i] = s
+                e[o + i] = error + error2
+        if low.shape[0] > 0:
+            for i in range(rows):
+                s, error = two_sum(h[o + i], low[j, i])
+                h[o + i] = s
+                e[o + i] += error
+        if start[j] < start[j + 1]:
+            _add_list(start[j], start[j + 1], column, middle, tail, q_first, q_rest, exact, rounded)
+            for i in range(rows):
+                s, error = two_sum(h[o + i], exact[i])
+                h[o + i] = s
+                e[o + i] += error + rounded[i]
+        for c in range(kept):
+            i = o + left_rows[c]
+            s, error = two_sum(h[i], left[j, c])
+            h[i] = s
+            e[i] += error + left[j, kept + c]
+    for i in range((j1 - j0) * rows):
+        p = h[i] * scale_h
+        lower = fma(h[i], scale_h, -p) + fma(h[i], scale_l, e[i] * scale_h)
+        h[i], e[i] = fast_two_sum(p, lower)
+
+
+@inlined
+def _sees(j: int, i: int, first: Indices, stop: Indices, mask: Flags) -> bool:
+    if j < first[i] or j >= stop[i]:
+        return False
+    return mask.shape[0] == 0 or mask[j, i] != 0
+
+
+@kernel("void(f8[::1], i8[::1], i8[::1], u1[:,::1], i8, i8)")
+def conceal(h: Array, first: Indices, stop: Indices, mask: Flags, j0: int, j1: int) -> None:
+    """Marks the keys that a row does not see, so that exp gives 0 for them."""
+    rows = first.shape[0]
+    for j in range(j0, j1):
+        for i in range(rows):
+            if not _sees(j, i, first, stop, mask):
+                h[(j - j0) * rows + i] = REMOVED
+
+
+@kernel(
+    "void(f8[:,::1], i8[::1], f8[:,::1], i8[::1], i8[::1], u1[:,::1], i8, i8, i8, i8, f8[::1], i8[::1])"
+)
+def maxima(
+    g: Array,
+    left_rows: Indices,
+    left: Array,
+    first: Indices,
+    stop: Indices,
+    mask: Flags,
+    j0: int,
+    j1: int,
+    all_first: int,
+    all_stop: int,
+    out: Array,
+    keys: Indices,
+) -> None:
+    """
+    The largest computed score of each row, over the keys that it sees, and how many it sees.
+
+    Shapes      g: (n_k, slices r); left: (n_k, 2 kept); out, keys: (r,).
+    Definition  out_i = max_j of the slices' sum and of the exact leftover, each addition rounded; keys
+                from all_first to all_stop are seen by every row.
+    Special     an empty row: -inf and 0.
+    """
+    rows = out.shape[0]
+    sliced = g.shape[1] > rows
+    out[:] = -np.inf
+    keys[:] = 0
+    for j in range(j0, j1):
+        if j >= all_first and j < all_stop:
+            for i in range(rows):
+                y = g[j, i] + g[j, rows + i] if sliced else g[j, i]
+                out[i] = max(out[i], y)
+                keys[i] += 1
+        else:
+            for i in range(rows):
+                if _sees(j, i, first, stop, mask):
+                    keys[i] += 1
+                    out[i] = max(out[i], g[j, i] + g[j, rows + i] if sliced else g[j, i])
+    for c in range(left_rows.shape[0]):
+        i = left_rows[c]
+        out[i] = -np.inf
+        for j in range(max(j0, first[i]), min(j1, stop[i])):
+            if _sees(j, i, first, stop, mask):
+                y = g[j, i] + left[j, c]
+                out[i] = max(out[i], y + g[j, rows + i] if sliced else y)
+
+
+@kernel("void(f8[::1], f8[::1], i8, f8, f8[::1], f8[::1])")
+def twice_quotients(h: Array, e: Array, n: int, softcap: float, xh: Array, xl: Array) -> None:
+    """xh + xl = -2 |h + e|/softcap up to 32 u^2 of itself, the first n elements."""
+    for i in range(n):
+        z, low = divide(h[i], e[i], softcap, 0.0)
+        sign = -2.0 if z > 0.0 else 2.0
+        xh[i] = sign * z
+        xl[i] = sign * low
+
+
+@kernel("void(f8[::1], f8[::1], i8, f8, f8[::1], f8[::1])")
+def cap(h: Array, e: Array, n: int, softcap: float, wh: Array, wl: Array) -> None:
+    """
+    (h, e) = softcap tanh(t/softcap) = +- softcap (1 - w)/(1 + w), w = exp(-2 |t|/softcap).
+
+    Shapes      all (>= n,).
+    Guarantee   error <= 2^-98 softcap for w of `exponentials`; the sign is that of h.
+    Source      docs/theory/fast-oracle.md, part 2.
+    """
+    for i in range(n):
+        nh, nl = two_sum(1.0, -wh[i])
+        nh, nl = fast_two_sum(nh, nl - wl[i])
+        dh, dl = two_sum(1.0, wh[i])
+        dh, dl = fast_two_sum(dh, dl + wl[i])
+        q, low = divide(nh, nl, dh, dl)
+        c = softcap if h[i] > 0.0 else -softcap
+        p = q * c
+        h[i], e[i] = fast_two_sum(p, fma(q, c, -p) + low * c)
+
+
+@kernel("void(f8[::1], f8[::1], i8, f8[:,::1], i8, f8[:,::1], f8[:,::1])")
+def add_bias(h: Array, e: Array, j0: int, bias: Array, keys: int, high: Array, low: Array) -> None:
+    """high + low = h + e + bias for `keys` keys from j0 on, normalised; bias (0, 0): none.
+
+    Guarantee   an error of 2^-103 (|h| + |high|).
+    """
+    rows = high.shape[1]
+    for j in range(keys):
+        for i in range(rows):
+            b = bias[j0 + j, i] if bias.shape[0] > 0 else 0.0
+            s, error = two_sum(h[j * rows + i], b)
+            high[j0 + j, i], low[j0 + j, i] = fast_two_sum(s, error + e[j * rows + i])
+
+
+@kernel("void(f8[::1], f8[::1], i8, i8, f8[:,:,::1], f8[:,::1])")
+def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Array) -> None:
+    """
+    p = ph + pl in slices, and their sums over the keys.
+
+    Shapes      ph, pl: (>= keys r,); p: (>= keys, slices, r);
+                sums: (6, r), sums of slices 1, 2, 3 of 4, of the last slice as hi + lo, of its size.
+    Definition  slice 1 on the grid 2^-bits, slice 2 on 2^-(2 bits + 1), slice 3 of 4 on
+                2^-(3 bits + 1), the last slice what is left.
+    Guarantee   exact but for one rounding of the last slice; sums 1 to 3 exact.
+    Requires    ph <= 1, |pl| <= u ph, bits <= 25.
+    Source      docs/theory/fast-oracle.md, part 4.
+    """
+    rows = sums.shape[1]
+    c1 = 1.5 * 2.0 ** (52 - bits)
+    c2 = 1.5 * 2.0 ** (51 - 2 * bits)
+    c3 = 1.5 * 2.0 ** (51 - 3 * bits)
+    four = p.shape[1] == 4
+    last = np.empty(rows)
+    for group in range(0, keys, GROUP):
+        last[:] = 0.0
+        for j in range(group, min(group + GROUP, keys)):
+            o = j * rows
+            if four:
+                for i in range(rows):
+                    h = ph[o + i]
+                    p1 = (h + c1) - c1
+                    r = h - p1
+                    p2 = ((r + pl[o + i]) + c2) - c2
+                    r -= p2
+                    p3 = ((r + pl[o + i]) + c3) - c3
+                    p4 = (r - p3) + pl[o + i]
+                    p[j, 0, i] = p1
+                    p[j, 1, i] = p2
+                    p[j, 2, i] = p3
+                    p[j, 3, i] = p4
+                    sums[0, i] += p1
+                    sums[1, i] += p2
+                    sums[2, i] += p3
+                    sums[5, i] += abs(p4)
+                    last[i] += p4
+            else:
+                for i in range(rows):
+                    h = ph[o + i]
+                    p1 = (h + c1) - c1
+                    r = h - p1
+                    p2 = ((r + pl[o + i]) + c2) - c2
+                    p3 = (r - p2) + pl[o + i]
+                    p[j, 0, i] = p1
+                    p[j, 1, i] = p2
+                    p[j, 2, i] = p3
+                    sums[0, i] += p1
+                    sums[1, i] += p2
+                    sums[5, i] += abs(p3)
+                    last[i] += p3
+        for i in range(rows):
+            s, error = two_sum(sums[3, i], last[i])
+            sums[3, i] = s
+            sums[4, i] += error
+
+
+@inlined
+def _add_products(c: Array, b: int, slices: int, h: Array, low: Array, tail: Array) -> None:
+    """The exact slices of chunk b by two_sum, the last one rounded."""
+    d, rows = h.shape
+    for k in range(d):
+        for s in range(slices - 1):
+            for i in range(rows):
+                total, error = two_sum(h[k, i], c[b, k, s * rows + i])
+                h[k, i] = total
+                low[k, i] += error
+        for i in range(rows):
+            tail[k, i] += c[b, k, (slices - 1) * rows + i]
+
+
+@kernel(
+    "void(f8[:,:,::1], f8[:,:,::1], f8[:,:,::1], i8, i8, i8[::1], i8[::1], f8[::1], f8[::1],"
+    "f8[:,::1], f8[:,::1], f8[:,::1])"
+)
+def gather(
+    c: Array,
+    a: Array,
+    p: Array,
+    j0: int,
+    j1: int,
+    start: Indices,
+    column: Indices,
+    middle: Array,
+    tail: Array,
+    h: Array,
+    low: Array,
+    magnitude: Array,
+) -> None:
+    """
+    h + low += sum over chunks and slices of the products c, plus p . (v - head of v) from the list.
+
+    Shapes      c: (chunks, d_v, slices r); a: (chunks, d_v, r), added to magnitude;
+                p: (keys, slices, r), first key j0; h, low, magnitude: (d_v, r).
+    Guarantee   part 5: exact slices by two_sum, the last slice and the list's rest rounded.
+    Source      docs/theory/fast-oracle.md, part 5.
+    """
+    chunks, d, width = c.shape
+    slices = p.shape[1]
+    rows = width // slices
+    last = np.zeros((d, rows))
+    for b in range(chunks):
+        _add_products(c, b, slices, h, low, last)
+        for k in range(d):
+            for i in range(rows):
+                magnitude[k, i] += a[b, k, i]
+    if start[j0] == start[j1]:
+        for k in range(d):
+            for i in range(rows):
+                low[k, i] += last[k, i]
+        return
+    exact = np.zeros((d, rows))
+    rounded = np.zeros((d, rows))
+    for j in range(j0, j1):
+        for t in range(start[j], start[j + 1]):
+            m = middle[t]
+            small = tail[t]
+            rest = m + small
+            k = column[t]
+            for i in range(rows):
+                after = p[j - j0, 1, i] + p[j - j0, 2, i]
+                if slices == 4:
+                    after += p[j - j0, 3, i]
+                exact[k, i] += p[j - j0, 0, i] * m
+                rounded[k, i] += p[j - j0, 0, i] * small + after * rest
+    for k in range(d):
+        for i in range(rows):
+            total, error = two_sum(h[k, i], exact[k, i])
+            h[k, i] = total
+            low[k, i] += (error + rounded[k, i]) + last[k, i]
