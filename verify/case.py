@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from verify.formats import Bits, Format
+from verify.formats import BINARY32, Bits, Format
 from verify.integers import Draws
 from verify.operation import Operation, OperationName
 
@@ -153,6 +153,7 @@ class Case:
     needs: frozenset[str] = frozenset()
     notes: Mapping[str, float] = field(default_factory=dict)
     profile: Profile = "standard"
+    unrounded: Callable[[], Inputs] | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
@@ -185,21 +186,29 @@ class Plan:
         smoke: bool = False,
         extensive: bool = False,
         notes: Mapping[str, float] | None = None,
+        measured: bool = False,
     ) -> Case:
         """A case of attention; `recipe` makes q, k, v and the `extras` (mask, bias, sinks).
 
-        `smoke` puts it into every profile, `extensive` into that one only.
+        `smoke` puts it into every profile, `extensive` into that one only.  `measured`: the recipe
+        gives binary32 numbers that somebody measured, so that the effect of rounding them to the
+        case's format is told apart from the kernel's error.
         """
         operation = operation or Operation("attention")
+        key = (family, name, axes.label)
+        wide = (
+            partial(self._unrounded, recipe, key) if measured and self.format.width < 32 else None
+        )
         return Case(
             family,
             f"{name}-{axes.label}" if name else axes.label,
             self.format,
             operation,
-            partial(self._build, recipe, (family, name, axes.label)),
+            partial(self._build, recipe, key),
             _attention_needs(operation, axes, extras, nonfinite),
             {**axes.notes, **(notes or {})},
             _least_profile(smoke, extensive),
+            wide,
         )
 
     def rows(
@@ -226,6 +235,9 @@ class Plan:
             {"rows": shape[0], "n": shape[1], **(notes or {})},
             _least_profile(smoke, extensive),
         )
+
+    def _unrounded(self, recipe: Recipe, key: tuple[object, ...]) -> Inputs:
+        return Inputs.rounded(BINARY32, recipe(self.draws(*key)))
 
     def _build(self, recipe: Recipe, key: tuple[object, ...]) -> Inputs:
         return Inputs.rounded(self.format, recipe(self.draws(*key)))

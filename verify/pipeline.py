@@ -86,6 +86,9 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
         record = decide(case, kernel, operation, inputs, answer, surer, limit)
     record = replace(record, scores=score_range(operation, inputs, bench.oracle))
+    if case.unrounded is not None:
+        found = input_rounding(case, kernel, operation, truth, bench.oracle)
+        record = replace(record, metrics={**record.metrics, "input_rounding": found})
     if bench.grading:
         record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
     return replace(record, seconds=round(time.perf_counter() - started, 4))
@@ -190,6 +193,21 @@ def score_range(operation: Operation, inputs: Inputs, oracle: Oracle) -> tuple[f
     scores = oracle.decomposition(operation, inputs).score
     finite = scores[np.isfinite(scores)]
     return (float(finite.min()), float(finite.max())) if finite.size else None
+
+
+def input_rounding(
+    case: Case, kernel: Kernel, operation: Operation, truth: Truth, oracle: Oracle
+) -> dict[str, Any]:
+    """How far rounding the inputs alone moves the truth: no kernel's error, and told apart from it.
+
+    Without error bound: |truth of the rounded inputs - truth of the unrounded ones|, from the
+    middles of two enclosures.
+    """
+    assert case.unrounded is not None
+    before = oracle.truth(operation, case.unrounded(), kernel.declaration).output
+    moved = error_interval(truth.output.hi, before)
+    found = measure(truth.output.hi, before, moved, case.format, truth.magnitude)
+    return {k: found.get(k) for k in ("max_absolute", "max_scaled", "rmse")}
 
 
 def output_limits(limit: Bound, truth: Truth, shifted: bool) -> Limits:

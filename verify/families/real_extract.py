@@ -51,12 +51,19 @@ def _cases(plan: Plan) -> Iterator[Case]:
             continue
         axes = Axes(TOKENS, TOKENS, d=D, heads=HEADS)
         recipe = partial(_qkv, layer, 1)
-        yield plan.attention(NAME, name, axes, recipe, smoke=layer == 0, notes=notes)
+        smoke = layer == 0
+        yield plan.attention(NAME, name, axes, recipe, smoke=smoke, notes=notes, measured=True)
         if layer in (0, 3):
             axes = Axes(TOKENS, TOKENS, d=D, heads=HEADS, batch=2)
             recipe = partial(_qkv, layer, 2)
             yield plan.attention(
-                NAME, f"{name}-padded", axes, recipe, extras=("mask",), notes=notes
+                NAME,
+                f"{name}-padded",
+                axes,
+                recipe,
+                extras=("mask",),
+                notes=notes,
+                measured=True,
             )
 
 

@@ -54,6 +54,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 partial(_qkv, layer, kind),
                 extras=() if kind == "full" else (kind,),
                 notes=notes,
+                measured=True,
             )
 
 
