@@ -97,7 +97,7 @@ def _tensor_core(acc: TensorCore, live: Array, length: int, rescales: Array) -> 
     # every online block starts a new run of block steps
     steps = np.minimum(math.ceil(chunk / acc.products) + rescales, live)
     growth = steps * (math.log1p(alignment_loss(acc)) + math.log1p(u))
-    additions = math.ceil(length / chunk) - 1 if chunk else 0
+    additions = np.minimum(math.ceil(length / chunk) - 1 if chunk else 0, live)
     single = max(FORMATS["fp32"].u, fmt.u if fmt.p > 8 and acc.mode == "RN" else 0.0)
     growth = growth + (additions + rescales) * math.log1p(single)
     eta = 2 * FORMATS["fp32"].smallest * (math.ceil(length / acc.products) + 1)

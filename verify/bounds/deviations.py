@@ -11,7 +11,7 @@ from verify.bounds.folding import Rows
 from verify.bounds.statement import Array
 
 _CHUNK = 2**18  # differences treated at a time
-EXACT_LIMIT = 2**25  # differences in a block of rows, beyond which Cauchy-Schwarz is used
+EXACT_LIMIT = 2**29  # differences in a call, beyond which Cauchy-Schwarz is used
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ def deviations(rows: Rows, weights: Sequence[Array]) -> Deviations:
     sum_j W_j |v_j - O| for several weights at once.
 
     Shapes      weights: each (slabs, rows, n), not negative, 0 where not live.
-    Guarantee   see `Deviations`.  Small blocks: the sum itself.  Large ones:
+    Guarantee   see `Deviations`.  The sum itself; in calls of more than EXACT_LIMIT differences
                 sqrt(S (sum W v^2 - 2 O sum W v + O^2 S) + slack), S = sum W,
                 slack = 8 (n + 8) 2^-53 S (sum W v^2 + O^2 S), which covers the rounding of the
                 three matrix products; hull then includes keys that are not live.
     Source      docs/theory/bounds.md, section 8.
     """
-    if rows.p.size * max(1, rows.output.shape[2]) <= EXACT_LIMIT:
+    if rows.differences <= EXACT_LIMIT:
         found = _exact(rows, weights)
     else:
         found = _cauchy_schwarz(rows, weights)

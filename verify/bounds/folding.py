@@ -37,6 +37,7 @@ class Rows:
                 output_error: how far `output` may be from O.
                 broken_rows, broken_values: a NaN or an infinity reaches the row, the element.
                 known: False where the oracle promises no probabilities.
+                differences: scores times d_v in the whole call, whichever block this is.
                 key_maximum: the largest score that is no sink's.
     """
 
@@ -64,6 +65,7 @@ class Rows:
     scale: float
     softcap: float | None
     has_sink: bool
+    differences: int
     empty: Booleans
     known: Booleans
 
@@ -161,6 +163,7 @@ class _Folded:
             scale=parts.scale,
             softcap=self.softcap,
             has_sink=parts.sink_score is not None,
+            differences=parts.p.size * parts.output.shape[3],
             empty=row(parts.empty),
             known=known,
         )

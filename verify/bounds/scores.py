@@ -169,7 +169,8 @@ def _product(rows: Rows, model: ArithmeticModel, placed: str, flags: dict[str, B
     )
     if model.order == "sequential":
         error, variance = running_products(rows, model.qk, exact)
-        error, variance = factor * error, factor**2 * variance
+        error = np.minimum(factor * error, kappa * size)
+        variance = factor**2 * variance
     else:
         error, variance = kappa * size, acc.unit**2 * max(rows.d, 1) * size**2
     random = not acc.biased

@@ -61,12 +61,27 @@ def test_preset_contains_every_narrower_model(
     inputs, operation, parts = inputs_of(p, fmt)
     wide = bound(operation, inputs, parts, preset(name, FORMATS[fmt]))
     assert wide.lse is not None
-    for model in narrower(fmt, p_format):
+    models = narrower(fmt, p_format)
+    for model in models[len(family) % 3 :: 3]:
         one = bound(operation, inputs, parts, model)
         assert one.lse is not None
-        assert (one.total <= wide.total * (1 + 1e-12)).all() or (one.flagged <= wide.flagged).all()
+        assert (one.flagged <= wide.flagged).all(), model
         assert (one.total <= wide.total * (1 + 1e-12)).all(), model
         assert (one.lse <= wide.lse * (1 + 1e-12)).all(), model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "fmt", "p_format"), PRESETS)
+@pytest.mark.parametrize("family", [*FAMILIES, *OPTIONS])
+def test_preset_contains_all_narrower_models(
+    name: str, fmt: str, p_format: str, family: str
+) -> None:
+    """The same without sampling, on a longer shape."""
+    inputs, operation, parts = inputs_of(problem(family, (3, 130, 48, 8), fmt), fmt)
+    wide = bound(operation, inputs, parts, preset(name, FORMATS[fmt]))
+    for model in narrower(fmt, p_format):
+        one = bound(operation, inputs, parts, model)
+        assert (one.total <= wide.total * (1 + 1e-12)).all(), model
 
 
 @pytest.mark.parametrize(("name", "fmt", "p_format"), PRESETS)
@@ -75,7 +90,7 @@ def test_preset_refutes_no_conforming_kernel(name: str, fmt: str, p_format: str)
     models = narrower(fmt, p_format)
     for i, family in enumerate((*FAMILIES, *OPTIONS)):
         p = problem(family, SMALL, fmt)
-        for model in models[i % 5 :: 5]:
+        for model in models[i % 10 :: 10]:
             found = judge(p, model, preset(name, FORMATS[fmt]))
             assert found.ratios.max(initial=0.0) <= 1, (family, model)
             assert found.lse_ratios.max(initial=0.0) <= 1, (family, model)
