@@ -18,6 +18,7 @@ from verify.judge import Verdict
 from verify.report.words import NOT_CERTIFIABLE, STATUS, Status, as_float, is_finite, words
 
 PROPERTY = "property:"
+SEED_CASE = "seed_case"
 _OPERATIONS = ("softmax", "log_softmax", "logsumexp", "attention")
 FORMAT_ORDER = ("fp16", "bf16", "fp32", "fp64", "e4m3", "e5m2")
 _PRECEDENCE = tuple(Verdict)
@@ -141,10 +142,22 @@ def nonfinite(finding: Finding | None) -> bool:
 
 
 def severity(record: Record) -> tuple[float, ...]:
-    """Larger is worse: verdict first, then a lost value, then error over bound."""
-    ratio = record.tightness
+    """Larger is worse: verdict first, then a lost value, then error over bound.
+
+    Of cases that lose a value none is worse than another; the seed case is the plainest to read.
+    """
+    lost = nonfinite(record.finding)
+    ratio = _plainness(record) if lost else record.tightness
     size = -1.0 if ratio is None or math.isnan(ratio) else ratio
-    return (-_PRECEDENCE.index(record.verdict), float(nonfinite(record.finding)), size)
+    return (-_PRECEDENCE.index(record.verdict), float(lost), size)
+
+
+def _plainness(record: Record) -> float:
+    """The seed case first, with its three positive scores before any other of its forms."""
+    if record.family != SEED_CASE:
+        return 0.0
+    keys = record.notes.get("n", record.notes.get("n_k", math.inf))
+    return 1.0 + (record.notes.get("level", 0.0) > 0) + 1.0 / max(keys, 1.0)
 
 
 def worst(records: Iterable[Record]) -> Record | None:
@@ -192,6 +205,13 @@ def largest_ulps(certificate: Certificate) -> float | None:
     """Largest finite ulp error over all cases."""
     found = [measures(r).get("max_ulp") for r in certificate.records]
     found += [r.finding.ulps for r in certificate.records if r.finding is not None]
+    sizes = [float(f) for f in found if f is not None and math.isfinite(float(f))]
+    return max(sizes, default=None)
+
+
+def over_rounding(certificate: Certificate) -> float | None:
+    """Largest error over that of correct rounding (1: as good as the format allows)."""
+    found = [measures(r).get("over_rounding") for r in certificate.records]
     sizes = [float(f) for f in found if f is not None and math.isfinite(float(f))]
     return max(sizes, default=None)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from verify.certificate import Certificate
 from verify.report.section import Section
 
-_CONTROL = {code: " " for code in (*range(32), 0x7F, 0x85, 0x2028, 0x2029)}
+_CONTROL = dict.fromkeys((*range(32), 127, 133, 8232, 8233), " ")
 _SPECIAL = str.maketrans(
     {c: f"\\{c}" for c in "\\`*_{}[]|#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )

@@ -8,7 +8,7 @@ from typing import Any
 from verify.certificate import Certificate, Finding, Record
 from verify.judge import Verdict
 from verify.report import facts
-from verify.report.words import decimal, is_finite, number, words
+from verify.report.words import decimal, is_finite, number, ratio, words
 
 
 def sentence(record: Record) -> str:
@@ -28,7 +28,7 @@ def _what(found: Finding) -> str:
 
 def _bound(found: Finding) -> str:
     if found.bound and found.error:
-        return f"{number(found.bound)} ({number(found.error / found.bound)} times)"
+        return f"{number(found.bound)} ({ratio(found.error / found.bound)} times)"
     return number(found.bound)
 
 

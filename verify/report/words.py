@@ -70,16 +70,25 @@ def number(value: Any, digits: int = 3) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
-        return "infinity" if value > 0 else "−infinity"
+        return "infinity" if value > 0 else "-infinity"
     if value == 0:
         return "0"
     return f"{value:.{digits}g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
+def ratio(value: float | None, digits: int = 3) -> str:
+    """An error over a bound; never rounded to 1, which is where the verdict turns."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    while float(f"{value:.{digits}g}") == 1 and value != 1 and digits < 17:
+        digits += 1
+    return number(value, digits)
+
+
 def decimal(text: str) -> str:
     """A value that the certificate holds as text: unchanged, but NaN and infinities as words."""
     lowered = text.strip().lower().lstrip("+")
-    named = {"nan": "NaN", "inf": "infinity", "-inf": "−infinity"}
+    named = {"nan": "NaN", "inf": "infinity", "-inf": "-infinity"}
     return named.get(lowered.replace("infinity", "inf"), text)
 
 

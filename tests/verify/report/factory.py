@@ -95,6 +95,7 @@ def record(
             "z": 4 * noise(name) - 2,
             "histogram": histogram,
             "max_scaled": ulps / 3,
+            "over_rounding": None if lost else 1.0 + tightness,
         },
         grades={"A": tightness * 2.2, "B": tightness, "C": tightness * 0.4},
         stages={s: share / sum(shares) for s, share in zip(STAGES, shares, strict=True)},
@@ -140,7 +141,8 @@ def seed_record(fmt: str, naive: bool, index: int) -> Record:
         notes={"rows": 1.0, "n": 3.0, "level": 1001.0},
     )
     assert made.finding is not None
-    return replace(made, finding=replace(made.finding, index=(0, index)))
+    found = replace(made.finding, index=(0, index))
+    return replace(made, shape={"x": (1, 3)}, finding=found)
 
 
 def certificate(

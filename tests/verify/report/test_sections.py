@@ -11,7 +11,7 @@ from tests.verify.report.factory import certificate, finding, record, seed_recor
 from verify.certificate import Skipped
 from verify.judge import Verdict
 from verify.metrics import HISTOGRAM_EDGES
-from verify.report import facts
+from verify.report import facts, words
 from verify.report.sections import (
     environment,
     error_distribution,
@@ -100,8 +100,10 @@ def test_the_seed_case_takes_its_numbers_from_the_certificates() -> None:
     made = seed_record("fp32", False, 1)
     assert made.finding is not None
     other = replace(made, finding=replace(made.finding, truth="0.123456789", value="0.125"))
-    html = seed_case.SECTION.html([certificate(fmt="fp32", records=(other,))])
-    assert "0.123457" in html
+    alone = certificate("only", "fp32", operation="softmax", records=(other,))
+    html = seed_case.SECTION.html([alone])
+    assert "output [0, 1] = <code>0.123457</code>" in html
+    assert "output [0, 2] = <code>not kept by any certificate</code>" in html
     assert "0.665241" not in html
 
 
@@ -193,6 +195,13 @@ def test_a_share_is_100_percent_only_where_it_is() -> None:
     assert error_distribution.percent(0.0) == "0 %"
     assert error_distribution.percent(0.9999999) == "> 99.99 %"
     assert error_distribution.percent(1e-7) == "< 0.01 %"
+
+
+def test_a_ratio_never_rounds_to_the_bound() -> None:
+    assert words.ratio(0.99996) == "0.99996"
+    assert words.ratio(1.00001) == "1.00001"
+    assert words.ratio(1.0) == "1"
+    assert words.ratio(0.123456) == "0.123"
 
 
 def test_growth_is_read_off_the_family_with_most_sizes() -> None:

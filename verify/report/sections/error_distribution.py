@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BINS = len(HISTOGRAM_EDGES) + 1
 ZERO = BINS // 2  # bins before it hold negative errors
-SIZE = (210.0, 46.0)
+SIZE = (170.0, 40.0)
 COLUMNS = (
     Column("Kernel and format"),
     Column("Signed errors", help="share of the outputs per bin; zero in the middle"),
@@ -33,9 +33,9 @@ COLUMNS = (
 )
 TEMPLATE = """
 <p>Bars count output elements by signed error (output − truth) in ulp. The bins end at
-{{ edges }} ulp on either side; the outermost ones are open. Bars at an outer edge mean outputs that
-are far off. A picture that leans to one side shows a bias; adversarial cases may cause one, so a
-large |z| in a single case is reported and not judged here.</p>
+{{ edges }} ulp on either side; the outermost ones are open. Where values cancel, the exact result
+and its ulp are tiny, and a sound kernel is many ulps off. A picture that leans to one side shows a
+bias; adversarial cases may cause one, so a large |z| in a single case is reported, not judged.</p>
 {{ table }}
 """
 

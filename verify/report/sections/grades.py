@@ -10,7 +10,7 @@ from verify.report import facts
 from verify.report.section import Section
 from verify.report.table import Cell, Column, table
 from verify.report.template import render
-from verify.report.words import number
+from verify.report.words import ratio
 
 KNOWN = ("CR", "F", "A", "A32", "T", "B", "B16", "B-", "C", "D", "E", "E-", "U")
 TEMPLATE = """
@@ -67,9 +67,9 @@ def _ratio(value: float | None) -> Cell:
     if value is None:
         return Cell("—", -1.0, "num")
     if value > 1:
-        shown = "NaN or infinite" if math.isinf(value) else number(value)
+        shown = "NaN or infinite" if math.isinf(value) else ratio(value)
         return Cell(f"✗ {shown}", value, "num verdict fail")
-    return Cell(f"✓ {number(value)}", value, "num verdict pass")
+    return Cell(f"✓ {ratio(value)}", value, "num verdict pass")
 
 
 def _html(certificates: Sequence[Certificate]) -> str:

@@ -22,12 +22,19 @@ if TYPE_CHECKING:
 PREFERRED = "standard_normal"
 SIZE = (430.0, 280.0)
 FLOOR = 2.0**-10
+LEAST = 3  # sizes that a line must have
 AXES = {"n": ("n_k", "n"), "d": ("d",)}
+UNITS = {
+    "attention": "largest error / (u Σ P|v|)",
+    "softmax": "largest error / (u truth)",
+}
 MEANING = {"n": "number of keys n", "d": "head dimension d"}
 
 TEMPLATE = """
 <p>Largest error of a case against its size, on one family so that the sizes compare; all other
-sizes vary as the family has them. A level line means that the error does not grow.</p>
+sizes vary as the family has them. The error is counted in units of what one rounding of the sum
+Σ P|v| (in a softmax: of the result) may cost, so that cancellation in V does not show. A level line
+means that the error does not grow.</p>
 <div class="charts">{% for chart in charts %}{{ chart }}{% endfor %}</div>
 """
 Series = Mapping[float, float]
@@ -39,24 +46,24 @@ def size_of(record: Record, axis: str) -> float | None:
 
 
 def family_with_most_sizes(certificates: Sequence[Certificate], axis: str) -> str | None:
-    """The family that was run at most sizes; None where none was run at two."""
+    """The family that was run at most sizes; None where none was run at three."""
     sizes: dict[str, set[float]] = defaultdict(set)
     for certificate in certificates:
         for record in certificate.records:
             size = size_of(record, axis)
             if size is not None and size > 0:
                 sizes[record.family].add(size)
-    counts = Counter({family: len(found) for family, found in sizes.items() if len(found) > 1})
+    counts = Counter({family: len(found) for family, found in sizes.items() if len(found) >= LEAST})
     if PREFERRED in counts:
         return PREFERRED
     return max(sorted(counts), key=lambda f: counts[f], default=None)
 
 
 def series(certificate: Certificate, family: str, axis: str) -> Series:
-    """Largest finite ulp error per size."""
+    """Largest finite scaled error per size."""
     found: dict[float, float] = {}
     for record in certificate.records:
-        size, ulps = size_of(record, axis), facts.measures(record).get("max_ulp")
+        size, ulps = size_of(record, axis), facts.measures(record).get("max_scaled")
         if record.family != family or not size or ulps is None or record.verdict is Verdict.ERROR:
             continue
         if math.isfinite(float(ulps)):
@@ -70,10 +77,11 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
         return ""
     names = facts.titles(certificates)
     lines = {t: series(c, family, axis) for t, c in zip(names, certificates, strict=True)}
-    lines = {t: found for t, found in lines.items() if len(found) > 1}
+    lines = {t: found for t, found in lines.items() if len(found) >= LEAST}
     if not lines:
         return ""
     text = "; ".join(_told(t, found) for t, found in lines.items())
+    unit = UNITS["attention" if key[0] == "attention" else "softmax"]
     title = f"Error against {MEANING[axis]}: {facts.group_title(key)}, {fmt}"
     caption = f"{facts.group_title(key).capitalize()}, {fmt}, {MEANING[axis]}; {words(family)}."
     return figure(
@@ -81,7 +89,7 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
         caption,
         text,
         SIZE,
-        lambda canvas: _paint(canvas, axis, lines),
+        lambda canvas: _paint(canvas, axis, unit, lines),
         below=legend(list(lines)),
     )
 
@@ -89,12 +97,12 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
 def _told(title: str, found: Series) -> str:
     first, last = min(found), max(found)
     return (
-        f"{title}: {number(found[first])} ulp at {number(first, 6)}, "
-        f"{number(found[last])} ulp at {number(last, 6)}"
+        f"{title}: {number(found[first])} at {number(first, 6)}, "
+        f"{number(found[last])} at {number(last, 6)}"
     )
 
 
-def _paint(canvas: Figure, axis: str, lines: Mapping[str, Series]) -> None:
+def _paint(canvas: Figure, axis: str, unit: str, lines: Mapping[str, Series]) -> None:
     plot = canvas.add_subplot()
     plot.set_xscale("log", base=2)
     plot.set_yscale("log")
@@ -107,7 +115,7 @@ def _paint(canvas: Figure, axis: str, lines: Mapping[str, Series]) -> None:
         drawn.set_gid(f"series-{index}")
     plot.grid(axis="y")
     plot.set_xlabel(MEANING[axis])
-    plot.set_ylabel("largest error in ulp")
+    plot.set_ylabel(unit)
     _ticks(plot, sorted({s for found in lines.values() for s in found}), lines)
 
 

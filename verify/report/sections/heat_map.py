@@ -12,7 +12,7 @@ from verify.judge import Verdict
 from verify.report import facts, refutation
 from verify.report.section import Section
 from verify.report.template import render
-from verify.report.words import decimal, number, words
+from verify.report.words import decimal, number, ratio, words
 
 SHADES = (0.25, 0.5, 0.75)  # a PASS is shaded by which of these its tightness exceeds
 NAMES = (
@@ -129,7 +129,7 @@ def _size(record: Record) -> str:
     ):
         return decimal(record.finding.value)
     if record.verdict in (Verdict.PASS, Verdict.FAIL):
-        return "" if record.tightness is None else number(record.tightness, 2)
+        return "" if record.tightness is None else ratio(record.tightness, 2)
     return ""
 
 

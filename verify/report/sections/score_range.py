@@ -192,8 +192,9 @@ def _word(point: Point) -> str:
 
 def _paint(canvas: Figure, fmt: str, lines: Sequence[Line]) -> None:
     axes = canvas.add_subplot()
-    sizes = [v for item in lines for p in item.points for v in (p.ulps, p.bound) if v]
-    top = 10.0 ** (math.ceil(math.log10(min(max([*sizes, 2.0]), 1e30))) + 0.6)
+    found = [v for item in lines for p in item.points for v in (p.ulps, p.bound)]
+    sizes = [v for v in found if v is not None and math.isfinite(v)]
+    top = 10.0 ** (math.ceil(math.log10(min(max([*sizes, 2.0]), 1e12))) + 0.6)
     band = top * 3
     axes.set_yscale("log")
     axes.set_xscale("function", functions=(_forward, _inverse))

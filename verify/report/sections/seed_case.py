@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from verify.certificate import Certificate, Record
@@ -15,8 +16,8 @@ from verify.report.table import Cell, Column, quantity, table, verdict
 from verify.report.template import render
 from verify.report.words import as_float, words
 
-FAMILY = "seed_case"
-MOST = 3  # outputs whose truth is told; the scores repeat after three
+FAMILY = facts.SEED_CASE
+NOT_KEPT = "not kept by any certificate"
 
 TEMPLATE = """
 {% if not tables %}<p>These certificates hold no record of the family <code>{{ family }}</code>, so
@@ -67,9 +68,11 @@ def truths(operation: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The exact outputs that the certificates hold; formats with the same ones stand together."""
     held: dict[str, dict[tuple[int, ...], str]] = defaultdict(dict)
     for _, certificate, record in rows:
-        found = record.finding
-        if found is not None and found.output == "output" and found.index[-1:] < (MOST,):
-            held[certificate.format][found.index] = short(found.truth)
+        outputs = held[certificate.format]
+        for index in product(*map(range, record.shape.get("x", ()))):
+            outputs.setdefault(index, NOT_KEPT)
+        if record.finding is not None:
+            outputs[record.finding.index] = short(record.finding.truth)
     merged: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for fmt, outputs in held.items():
         merged[tuple((_place_text(i), outputs[i]) for i in sorted(outputs))].append(fmt)
@@ -106,7 +109,7 @@ def _line(title: str, record: Record) -> list[Cell]:
 
 def _html(certificates: Sequence[Certificate]) -> str:
     found = chosen(certificates)
-    exact = [t for name, rows in found.items() for t in truths(words(name), rows)]
+    exact = truths("softmax", found.get("softmax", ()))
     tables = [_table(name, rows) for name, rows in found.items()]
     return render(TEMPLATE, tables=tables, truths=exact, family=FAMILY)
 

@@ -11,7 +11,7 @@ from verify.report.markdown import escape, row
 from verify.report.section import Section
 from verify.report.table import Cell, Column, quantity, table, verdict
 from verify.report.template import render
-from verify.report.words import number
+from verify.report.words import number, ratio
 
 COLUMNS = (
     Column("Kernel and format"),
@@ -21,6 +21,7 @@ COLUMNS = (
     ),
     Column("Typical", True, "error / bound: median over the cases of the case's median"),
     Column("Worst ulp", True, "largest error over all finite outputs, in ulps of the truth"),
+    Column("To rounding", True, "largest error of a case over that of correct rounding"),
     Column("Lost", True, "cases that give NaN or infinity where the truth is finite"),
     Column("Grade", help="the tightest reference contract that no case refutes"),
     Column("Run", True, "cases"),
@@ -35,7 +36,10 @@ COLUMNS = (
 TEMPLATE = """
 <p>Error / bound (tightness) is the number that decides: at most 1, or the kernel is refuted. Near 1
 a kernel uses all that its declared arithmetic permits; far below 1 it is better than it declares,
-or the bound is loose there. An ulp is the spacing of the format at the exact result.</p>
+or the bound is loose there. An ulp is the spacing of the format at the exact result: where values
+cancel, the exact result is tiny and its ulp with it, so that a sound kernel can be many ulps off.
+“To rounding” compares with correct rounding of the same case instead: 1 is the best that the format
+allows.</p>
 {{ table }}
 {% if suspects %}<p class="note">Marked ⚑: an element above what rounding errors that are
 independent of one another would give. This is a mark, never a failure.</p>{% endif %}
@@ -50,6 +54,7 @@ def _cells(certificate: Certificate, title: str) -> list[Cell]:
         _worst(certificate),
         quantity(facts.typical_tightness(certificate)),
         quantity(facts.largest_ulps(certificate)),
+        quantity(facts.over_rounding(certificate)),
         quantity(facts.lost_values(certificate)),
         Cell(f"{grade.letter}: {grade.meaning}" if grade else "—", css="wide"),
         quantity(facts.run(certificate)),
@@ -71,8 +76,8 @@ def _worst(certificate: Certificate) -> Cell:
     if lost:
         return Cell("✗ NaN or infinite", math.inf, "num verdict fail")
     if largest is not None and largest > 1:
-        return Cell(f"✗ {number(largest)}{mark}", largest, "num verdict fail")
-    return Cell(f"{number(largest)}{mark}", -1.0 if largest is None else largest, "num")
+        return Cell(f"✗ {ratio(largest)}{mark}", largest, "num verdict fail")
+    return Cell(f"{ratio(largest)}{mark}", -1.0 if largest is None else largest, "num")
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
@@ -100,8 +105,8 @@ def _markdown(certificates: Sequence[Certificate]) -> str:
             f"{status.symbol} {status.word}",
             "refuted" if certificate.expected == "fail" else "pass",
             escape(grade),
-            number(facts.largest_tightness(certificate)),
-            f"NaN or infinite in {lost}" if lost else ulps,
+            "NaN or infinite" if lost else ratio(facts.largest_tightness(certificate)),
+            f"lost in {lost} cases" if lost else ulps,
             f"{facts.run(certificate)} of {certificate.planned}",
             str(len(certificate.skipped)),
         ]

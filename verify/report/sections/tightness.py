@@ -13,7 +13,7 @@ from verify.report import facts
 from verify.report.figure import BAD, INK, MUTED, SERIES, figure
 from verify.report.section import Section
 from verify.report.template import render
-from verify.report.words import number, plural
+from verify.report.words import number, plural, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def _class_failed(record: object) -> bool:
 def _chart(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
     titles = facts.titles(certificates)
     worst = [(t, facts.largest_tightness(c)) for t, c in zip(titles, certificates, strict=True)]
-    over = [f"{t} ({number(x)})" for t, x in worst if x is not None and x > 1]
+    over = [f"{t} ({ratio(x)})" for t, x in worst if x is not None and x > 1]
     lost = [t for t, c in zip(titles, certificates, strict=True) if facts.lost_values(c)]
     text = f"Above the bound: {', '.join(over) or 'none'}. "
     text += f"NaN or infinite: {', '.join(lost) or 'none'}."
