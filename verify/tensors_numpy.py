@@ -48,3 +48,18 @@ def to_bytes(output: Any) -> tuple[dict[str, Any], bytes | None]:
         "shape": list(output.shape),
     }
     return facts, np.ascontiguousarray(output).tobytes() if output.dtype in NAMES else None
+
+
+def address(array: Any) -> int | None:
+    """Where the memory begins in which an array lies (None: it holds no element)."""
+    if not isinstance(array, np.ndarray) or array.size == 0:
+        return None
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return int(array.__array_interface__["data"][0])
+
+
+def poison(sizes: list[int], device: str) -> None:
+    """Leave blocks of these many bytes behind that read as NaN, for the next allocation to find."""
+    blocks = [np.full(size, 0xFF, np.uint8) for size in sizes for _ in range(2)]
+    del blocks

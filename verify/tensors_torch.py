@@ -82,3 +82,20 @@ def to_bytes(output: Any) -> tuple[dict[str, Any], bytes | None]:
     plain = output.detach().to("cpu").contiguous()
     words = plain.reshape(-1).view(_WORDS[plain.dtype.itemsize])
     return facts, words.numpy().tobytes()
+
+
+def address(output: Any) -> int | None:
+    """Where the storage of a tensor begins (None: it holds no element)."""
+    if not isinstance(output, torch.Tensor) or output.layout is not torch.strided:
+        return None
+    return output.untyped_storage().data_ptr() or None
+
+
+def poison(sizes: list[int], device: str) -> None:
+    """Leave blocks of these many bytes behind that read as NaN, for the next allocation to find."""
+    blocks = [
+        torch.full((size,), 0xFF, dtype=torch.uint8, device=device)
+        for size in sizes
+        for _ in range(2)
+    ]
+    del blocks

@@ -147,12 +147,15 @@ class Worker:
         request |= {"do": "run", "kernel": kernel, "options": options, "device": device}
         request["layout"] = layout
         request |= {"nonce": nonce, "outputs": len(shapes)}
+        request["sizes"] = [_bytes(shape, fmt) for shape, fmt in shapes]
         before = bytes(self._memory()[: request["output_offset"]])
         answer = self._request(request, self.seconds)
         if answer.get("nonce") != nonce:
             raise IntegrityError("the answer does not carry this call's nonce: it was forged")
         if device == "cpu" and bytes(self._memory()[: request["output_offset"]]) != before:
             raise IntegrityError("the kernel changed its inputs")
+        if answer["alias"]:
+            raise KernelError(f"the output shares its memory with {answer['alias']}")
         return Answer(self._outputs(answer, shapes), float(answer["seconds"]))
 
     # -- the arena ---------------------------------------------------------------------------
@@ -342,6 +345,10 @@ class Worker:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _bytes(shape: tuple[int, ...], fmt: Format) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * fmt.container().itemsize
 
 
 def load_or_explain(worker: Worker, kernel: str, operation: str | None) -> dict[str, Any]:

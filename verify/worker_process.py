@@ -21,7 +21,8 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from verify.errors import AttncertError, UnusableError, UsageError
 
 ATTENTION_ARGUMENTS = ("q", "k", "v")
 SOFTMAX_ARGUMENTS = ("x",)
+KEPT_OUTPUTS = 6
+CLOCK = time.perf_counter  # bound before any kernel could patch it
 # Names that people use for the same arguments; matched by position.
 KNOWN_ALIASES = {
     "query": "q",
@@ -113,20 +116,22 @@ class Loaded:
         self.registration = registration
         self.description = _describe(function, name, registration, operation)
         self.features = set(self.description["features"])
+        self._kept: deque[tuple[int, Any]] = deque(maxlen=KEPT_OUTPUTS)
 
     def run(self, request: dict[str, Any], arena: Arena) -> dict[str, Any]:
         """Call the kernel once; returns shapes, formats and offsets of what came back."""
         memory = arena.view(request["arena"], request["size"])
         if self.registration.tensors == "numpy":
-            from verify.tensors_numpy import from_memory, to_bytes
+            from verify.tensors_numpy import address, from_memory, poison, to_bytes
         else:
-            from verify.tensors_torch import from_memory, to_bytes
+            from verify.tensors_torch import address, from_memory, poison, to_bytes
         where = request["device"], request["layout"]
         tensors = {t["name"]: from_memory(memory, t, *where) for t in request["tensors"]}
         positional, keywords = _arguments(request, tensors, self.description["operation"])
-        started = time.perf_counter()
+        poison(request["sizes"], request["device"])
+        started = CLOCK()
         result = self.function(*positional, **keywords)
-        seconds = time.perf_counter() - started
+        seconds = CLOCK() - started
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         offset = request["output_offset"]
         answers = []
@@ -137,7 +142,32 @@ class Loaded:
                 facts["offset"] = offset
                 offset += -(-len(raw) // 64) * 64
             answers.append(facts)
-        return {"outputs": answers, "returned": len(outputs), "seconds": seconds}
+        alias = self._alias([address(t) for t in tensors.values()], outputs, address)
+        return {
+            "outputs": answers, "returned": len(outputs), "seconds": seconds, "alias": alias
+        }  # fmt: skip
+
+    def _alias(
+        self,
+        inputs: list[int | None],
+        outputs: Sequence[Any],
+        address: Callable[[Any], int | None],
+    ) -> str | None:
+        """What an output shares its memory with, or None.
+
+        Outputs are kept for a while, so that none of them can be freed and its address come back.
+        """
+        earlier = {where for where, _ in self._kept}
+        for output in outputs:
+            where = address(output)
+            if where is None:
+                continue
+            if where in inputs:
+                return "an input"
+            if where in earlier:
+                return "the output of an earlier call"
+            self._kept.append((where, output))
+        return None
 
 
 def _arguments(
