@@ -80,8 +80,10 @@ def ratio(value: float | None, digits: int = 3) -> str:
     """An error over a bound; never rounded to 1, which is where the verdict turns."""
     if value is None or not math.isfinite(value):
         return number(value)
-    while float(f"{value:.{digits}g}") == 1 and value != 1 and digits < 17:
+    while float(f"{value:.{digits}g}") == 1 and value != 1 and digits < 6:
         digits += 1
+    if value != 1 and float(f"{value:.{digits}g}") == 1:
+        return f"1 {'+' if value > 1 else '−'} {number(abs(value - 1), 1)}"
     return number(value, digits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from verify.certificate import Certificate
@@ -17,7 +18,8 @@ TEMPLATE = """
 <p>Each output is also held against reference contracts from strict to loose. The grade is the
 first that no case refutes. “Not better” is certain, since a case refutes it; “at least as good”
 holds for the cases that were run.</p>
-{{ grades }}{{ ratios }}
+{{ grades }}
+{% for table in ratios %}{{ table }}{% endfor %}
 """
 
 
@@ -50,16 +52,22 @@ def _grades(certificates: Sequence[Certificate]) -> str:
     return table("Grades", columns, rows)
 
 
-def _ratios(certificates: Sequence[Certificate]) -> str:
-    letters = contracts(certificates)
-    if not letters:
-        return ""
+def _ratios(certificates: Sequence[Certificate]) -> list[str]:
+    """One table for each set of contracts: 16-bit formats have others than binary32."""
+    alike: dict[tuple[str, ...], list[tuple[str, Certificate]]] = defaultdict(list)
+    for title, certificate in zip(facts.titles(certificates), certificates, strict=True):
+        alike[tuple(contracts([certificate]))].append((title, certificate))
+    return [_table(letters, found) for letters, found in alike.items() if letters]
+
+
+def _table(letters: Sequence[str], found: Sequence[tuple[str, Certificate]]) -> str:
     columns = [Column("Kernel and format"), *(Column(letter, True) for letter in letters)]
     rows = []
-    for title, certificate in zip(facts.titles(certificates), certificates, strict=True):
+    for title, certificate in found:
         cells = [_ratio(largest(certificate, letter)) for letter in letters]
         rows.append([Cell(title, heads_row=True), *cells])
-    caption = "Largest error over the bound of each contract (above 1: refuted)"
+    formats = ", ".join(facts.formats([c for _, c in found]))
+    caption = f"Largest error over the bound of each contract, {formats} (above 1: refuted)"
     return table(caption, columns, rows)
 
 
@@ -67,7 +75,7 @@ def _ratio(value: float | None) -> Cell:
     if value is None:
         return Cell("—", -1.0, "num")
     if value > 1:
-        shown = "NaN or infinite" if math.isinf(value) else ratio(value)
+        shown = "not finite" if math.isinf(value) else ratio(value)
         return Cell(f"✗ {shown}", value, "num verdict fail")
     return Cell(f"✓ {ratio(value)}", value, "num verdict pass")
 

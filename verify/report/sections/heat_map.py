@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from verify.certificate import Certificate, Record
 from verify.judge import Verdict
 from verify.report import facts, refutation
+from verify.report.matrix import Square, matrix
 from verify.report.section import Section
 from verify.report.template import render
 from verify.report.words import decimal, number, ratio, words
@@ -27,33 +28,7 @@ most 1 where the kernel passes, and the nearer to 1 the darker. Press a cell for
 its truth and the command that runs it again.</p>
 <p class="note">✓ PASS &nbsp; ✗ FAIL (error / bound, or the output that is not finite) &nbsp;
 ! ERROR &nbsp; ? INCONCLUSIVE &nbsp; ○ out of scope &nbsp; ∅ not certifiable &nbsp; – not run</p>
-{% for map in maps %}
-<div class="scroll tall" role="region" tabindex="0" aria-label="Heat map: {{ map.title }}">
-<table class="heat">
-<caption>{{ map.title }}: family by kernel and format</caption>
-<thead>
-<tr><th scope="col" rowspan="2">Family</th>
-{% for name, width in map.kernels %}
-<th scope="colgroup" colspan="{{ width }}">{{ name }}</th>
-{% endfor %}</tr>
-<tr>{% for title in map.columns %}<th scope="col">{{ title }}</th>{% endfor %}</tr>
-</thead>
-<tbody>
-{% for family, cells in map.rows %}
-<tr><th scope="row">{{ family }}</th>
-{%- for c in cells -%}
-<td>
-{%- if c -%}
-<button class="{{ c.css }}" data-card="{{ c.card }}"
-{%- if c.help %} title="{{ c.help }}"{% endif %}>{{ c.text }}</button>
-{%- else -%}
-<span class="none">–</span>
-{%- endif -%}
-{%- endfor -%}
-</tr>
-{% endfor %}
-</tbody></table></div>
-{% endfor %}
+{% for map in maps %}{{ map }}{% endfor %}
 <dialog id="card" aria-labelledby="card-title"><h3 id="card-title"></h3><dl class="card"></dl>
 <button type="button" class="close">Close</button></dialog>
 <script type="application/json" id="worst-cases">{{ data }}</script>
@@ -110,15 +85,15 @@ def _values(record: Record) -> list[str]:
     ]
 
 
-def _cell(record: Record | None, cards: Cards) -> Mapping[str, Any] | None:
+def _square(record: Record | None, cards: Cards) -> Square | None:
     if record is None:
         return None
     status = facts.record_status(record)
-    css, shown = status.css, f"{status.symbol} {_size(record)}".strip()
+    text = f"{status.symbol} {_size(record)}".strip()
     if record.verdict is Verdict.PASS:
-        css = f"p{sum((record.tightness or 0.0) > s for s in SHADES)}"
-    help_text = "" if record.verdict is Verdict.PASS else status.word
-    return {"css": css, "text": shown, "card": cards.add(record), "help": help_text}
+        shade = sum((record.tightness or 0.0) > s for s in SHADES)
+        return Square(text, f"p{shade}", card=cards.add(record))
+    return Square(text, status.css, status.word, cards.add(record))
 
 
 def _size(record: Record) -> str:
@@ -133,27 +108,17 @@ def _size(record: Record) -> str:
     return ""
 
 
-def _map(
-    key: tuple[str, str], certificates: Sequence[Certificate], cards: Cards
-) -> Mapping[str, Any]:
+def _map(key: tuple[str, str], certificates: Sequence[Certificate], cards: Cards) -> str:
     grouped = [facts.by_family(c) for c in certificates]
     families = sorted({family for found in grouped for family in found})
-    columns: list[list[Any]] = []
+    columns: list[list[Square | None]] = []
     titles = facts.titles(certificates)
     for certificate, title, found in zip(certificates, titles, grouped, strict=True):
         cards.kernels.append((title, facts.reproduce(certificate, "")))
-        columns.append([_cell(facts.worst(found.get(f, ())), cards) for f in families])
-    names = list(dict.fromkeys(facts.name(c) for c in certificates))
-    return {
-        "title": facts.group_title(key).capitalize(),
-        "kernels": [(n, sum(facts.name(c) == n for c in certificates)) for n in names],
-        "columns": [_column(c, t) for c, t in zip(certificates, titles, strict=True)],
-        "rows": [(words(f), [c[i] for c in columns]) for i, f in enumerate(families)],
-    }
-
-
-def _column(certificate: Certificate, title: str) -> str:
-    return title.removeprefix(facts.name(certificate)).strip()
+        columns.append([_square(facts.worst(found.get(f, ())), cards) for f in families])
+    caption = f"{facts.group_title(key).capitalize()}: family by kernel and format"
+    rows = [(words(f), [c[i] for c in columns]) for i, f in enumerate(families)]
+    return matrix(caption, "Family", certificates, rows)
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
@@ -161,7 +126,7 @@ def _html(certificates: Sequence[Certificate]) -> str:
 
     cards = Cards()
     maps = [_map(key, found, cards) for key, found in facts.groups(certificates).items()]
-    if not any(m["rows"] for m in maps):
+    if not cards.cards:
         return ""
     return render(TEMPLATE, maps=maps, data=Markup(cards.json()))
 

@@ -39,7 +39,7 @@ subnormal or vanishes.</p>
 """
 NUMBERS = """
 {{ legend }}
-<details><summary>The numbers of this picture</summary>{{ table }}</details>
+<details><summary>The numbers of this picture</summary><p>{{ told }}.</p>{{ table }}</details>
 """
 
 
@@ -143,11 +143,11 @@ def _chart(key: tuple[str, str], fmt: str, lines: Sequence[Line]) -> str:
     text = f"NaN or infinite output: {told or 'none'}."
     return figure(
         f"Error against score range: {facts.group_title(key)}, {fmt}",
-        f"{facts.group_title(key).capitalize()}, {fmt}. {text} {_told(fmt)}.",
+        f"{facts.group_title(key).capitalize()}, {fmt}. {text}",
         text,
         SIZE,
         lambda canvas: _paint(canvas, fmt, lines),
-        below=render(NUMBERS, legend=_legend(lines), table=_numbers(lines)),
+        below=render(NUMBERS, legend=_legend(lines), told=_told(fmt), table=_numbers(lines)),
     )
 
 

@@ -17,7 +17,6 @@ from verify.report.template import render
 from verify.report.words import as_float, words
 
 FAMILY = facts.SEED_CASE
-NOT_KEPT = "not kept by any certificate"
 
 TEMPLATE = """
 {% if not tables %}<p>These certificates hold no record of the family <code>{{ family }}</code>, so
@@ -27,7 +26,8 @@ without it every exponential overflows, and the output is infinity divided by in
 {% for exact in truths %}
 <p><strong>Truth of {{ exact.operation }}</strong> ({{ exact.formats }}), as these certificates hold
 it: {% for place, value in exact.outputs -%}
-output {{ place }} = <code>{{ value }}</code>{{ "; " if not loop.last }}
+output {{ place }} {% if value %}= <code>{{ value }}</code>
+{%- else %}is not kept by any{% endif %}{{ "; " if not loop.last }}
 {%- endfor %}.</p>
 {% endfor %}
 {% for table in tables %}{{ table }}{% endfor %}
@@ -70,7 +70,7 @@ def truths(operation: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
     for _, certificate, record in rows:
         outputs = held[certificate.format]
         for index in product(*map(range, record.shape.get("x", ()))):
-            outputs.setdefault(index, NOT_KEPT)
+            outputs.setdefault(index, "")
         if record.finding is not None:
             outputs[record.finding.index] = short(record.finding.truth)
     merged: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
@@ -103,7 +103,7 @@ def _line(title: str, record: Record) -> list[Cell]:
         value if lost else Cell(short(found.value), as_float(found.value), "num"),
         Cell(short(found.truth), as_float(found.truth), "num"),
         quantity(found.ulps),
-        Cell(record.case),
+        Cell(record.case.removeprefix(f"{FAMILY}/")),
     ]
 
 
