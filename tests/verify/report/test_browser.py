@@ -114,6 +114,7 @@ def test_a_heat_cell_opens_the_card_of_its_worst_case(page: Browser) -> None:
         "attncert reproduce textbook-softmax-naive-fp16-cpu.json#score_ladder/fp16/-1000-16x16-d64",
     ):
         assert part in text
+    assert page.run("return document.activeElement.className") == "close"
     page.keys(ESCAPE)
     assert page.run(CARD)[0] is False
     assert page.log("browser") == []

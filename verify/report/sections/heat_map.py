@@ -13,7 +13,7 @@ from verify.report import facts, refutation
 from verify.report.matrix import Square, matrix
 from verify.report.section import Section
 from verify.report.template import render
-from verify.report.words import decimal, number, ratio, words
+from verify.report.words import decimal, is_finite, number, ratio, words
 
 SHADES = (0.25, 0.5, 0.75)  # a PASS is shaded by which of these its tightness exceeds
 NAMES = (
@@ -30,7 +30,7 @@ its truth and the command that runs it again.</p>
 ! ERROR &nbsp; ? INCONCLUSIVE &nbsp; ○ out of scope &nbsp; ∅ not certifiable &nbsp; – not run</p>
 {% for map in maps %}{{ map }}{% endfor %}
 <dialog id="card" aria-labelledby="card-title"><h3 id="card-title"></h3><dl class="card"></dl>
-<button type="button" class="close">Close</button></dialog>
+<button type="button" class="close" autofocus>Close</button></dialog>
 <script type="application/json" id="worst-cases">{{ data }}</script>
 """
 
@@ -76,7 +76,7 @@ def _values(record: Record) -> list[str]:
         *head,
         f"{found.output}[{', '.join(map(str, found.index))}]",
         decimal(found.value),
-        found.value_hex,
+        found.value_hex if is_finite(found.value) else "",
         found.value_bits,
         f"{decimal(found.truth)} ± {number(found.truth_radius)}",
         number(found.error, 6) + ulps,
