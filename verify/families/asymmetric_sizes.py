@@ -17,7 +17,7 @@ from verify.integers import Draws
 from verify.operation import Operation
 
 NAME = "asymmetric_sizes"
-OTHER = Axes(11, 53, d=72, batch=3, heads=2, kv_heads=1, d_v=80)
+OTHER = Axes(11, 53, d=72, batch=3, heads=4, kv_heads=2, d_v=80)
 OPTIONS: dict[str, tuple[Operation, tuple[str, ...]]] = {
     "plain": (Operation("attention"), ()),
     "scale": (Operation("attention", scale=0.3), ()),

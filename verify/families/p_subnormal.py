@@ -27,7 +27,7 @@ def _units(fmt: Format, n: int) -> Integers:
 
 
 def _qkv(fmt: Format, axes: Axes, draws: Draws) -> Arrays:
-    v = (4.0 if fmt.emax == 15 else 2.0**120) * np.abs(draws.normal(axes.v))
+    v = (4.0 if fmt.emax == 15 else 2.0**116) * np.abs(draws.normal(axes.v))
     v[..., 0, :] = 2.0**-10
     return {**exact_qk(fmt, axes, _units(fmt, axes.n_k)), "v": v}
 

@@ -17,19 +17,22 @@ from verify.formats import Format
 from verify.integers import Draws
 
 NAME = "p_underflow"
-RANGES = {15: (17, 8), 127: (103, 6)}  # by emax: first distance below the maximum, and width
+# By emax: first distance below the maximum, its width, log2 of the tail's and of the first value.
+# The sum of all |v| must not overflow: a kernel may meet the tail before it meets the maximum.
+RANGES = {15: (17, 8, 14, 0), 127: (103, 6, 115, -18)}
 
 
 def _units(fmt: Format, n: int) -> Integers:
-    first, width = RANGES[fmt.emax]
+    first, width = RANGES[fmt.emax][:2]
     units = -(first * 64 + np.arange(n) * width * 64 // n)
     units[0] = 0
     return np.asarray(units[None, :], np.int64)
 
 
 def _qkv(fmt: Format, axes: Axes, draws: Draws) -> Arrays:
-    v = draws.signs(axes.v) * np.ldexp(1.0 + draws.uniform(axes.v), fmt.emax - 1)
-    v[..., 0, :] = 1.0 if fmt.emax == 15 else 2.0**-6  # what the bound must not exceed
+    tail, head = RANGES[fmt.emax][2:]
+    v = draws.signs(axes.v) * np.ldexp(1.0 + draws.uniform(axes.v), tail)
+    v[..., 0, :] = np.ldexp(1.0, head)
     return {**exact_qk(fmt, axes, _units(fmt, axes.n_k)), "v": v}
 
 

@@ -91,7 +91,8 @@ def _qkv(fmt: Format, axes: Axes, name: str, units: int, draws: Draws) -> Arrays
 
 def _tail_weight(fmt: Format, units: int) -> float:
     """A power of two near e^-level, so that keys at the level still show in the output."""
-    return float(np.ldexp(1.0, min(-units * 23 // (16 * 64), fmt.emax - 4)))
+    largest = 11 if fmt.emax == 15 else 118  # the sum of all |v| must not overflow binary32
+    return float(np.ldexp(1.0, min(-units * 23 // (16 * 64), largest, fmt.emax - 4)))
 
 
 def _far_qkv(
