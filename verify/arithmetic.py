@@ -182,6 +182,12 @@ class ArithmeticModel:
         """Whether the rounding of P is common to the row sum and to P V."""
         return self.rounds_p and self.row_sum_of == "rounded" and not self.p_normalised
 
+    @property
+    def flushes_output(self) -> bool:
+        """Whether flush_to_zero reaches the output: where its range is that of the softmax."""
+        same = FORMATS[self.output].emin == FORMATS[self.softmax_format].emin
+        return self.flush_to_zero and same
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -345,7 +345,9 @@ def _bound_rows(rows: Rows, variant: _Variant, level: float) -> RowsBound:
     }
     before = parts["scores"] + parts["row sum"] + parts["P and PV"]
     fmt = FORMATS[model.output]
-    parts["output rounding"] = np.maximum(fmt.u * (size + before), fmt.underflow_unit())
+    parts["output rounding"] = np.maximum(
+        fmt.u * (size + before), fmt.underflow_unit(flush=model.flushes_output)
+    )
     total = (before + parts["output rounding"]) * INFLATION
     flags = {"O9": size + before >= fmt.overflow_threshold}
     lse = log_sum_exp_error(rows, model, variant.exps, variant.weights, row_sum, model.lse_format)

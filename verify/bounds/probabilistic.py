@@ -78,5 +78,6 @@ def probable_error(
     fmt = FORMATS[model.output]
     before = level * np.sqrt(spread.variance) + spread.bias
     before = before + total * np.minimum(1.0, spread.second)
-    last = np.maximum(fmt.u * (np.abs(rows.output) + before), fmt.underflow_unit())
+    lowest = fmt.underflow_unit(flush=model.flushes_output)
+    last = np.maximum(fmt.u * (np.abs(rows.output) + before), lowest)
     return np.minimum(before + last, total)

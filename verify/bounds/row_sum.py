@@ -44,8 +44,9 @@ def row_sum_error(
     Shapes      see `RowSumError`.
     Guarantee   kappa   (1 + (n-1)u/(R+1))^(R+1) (1+u)^(R+S-1) - 1 in any order (S parts merged),
                         pairwise (1+u)^(h+2R+S-1) - 1, declared order `running_row_sum`
-                growth  min(1/(1-kappa), (1-u)^-(n-1+R+S-1), largest / least), the last because
-                        sums of positive numbers that round to nearest never fall below a term
+                growth  min(1/(1-kappa), 1/((1-u)^(n-1+R+S-1) - lost), largest / least), the last
+                        because a sum of positive numbers that rounds to nearest never falls
+                        below a term; lost: underflow of rescaled sums
                 stored once more: times 1 + u of that format, and 1/(1 - u)
                 factor  max(growth (1+k) - 1, 1 - (1-k)/(1+kappa)), k = (1+2u)(1+u) - 1 for a
                         reciprocal and a product, u for a division
@@ -59,14 +60,18 @@ def row_sum_error(
     kappa = _kappa(rows, model, exps, weights)
     # rescaled sums may underflow; they are no smaller than the least sum
     lost = (exps.rescales + merges) * fmt.underflow_unit(model.row_sum.mode, model.flush_to_zero)
-    kappa = (1 + kappa) * (1 + u) ** merges - 1 + lost / np.maximum(exps.least_sum, 0.25)
-    added = np.maximum(rows.count - 1, 0) + exps.rescales + merges
+    least = rows.row_sum * weights.least * np.exp(exps.log_c_lower)
+    least = np.maximum(np.maximum(least, exps.least_sum), 1e-290)
+    coarser = max(u, FORMATS[model.softmax_format].u)
+    kappa = (1 + kappa) * (1 + coarser) ** merges - 1 + lost / least
+    added = np.maximum(rows.count - 1, 0) + exps.rescales
+    kept = np.exp(added * math.log1p(-u) + merges * math.log1p(-coarser)) - lost / least
+    kept = np.maximum(kept, 1 - kappa)
+    growth = 1 / np.maximum(kept, 1e-130)
     largest = _largest_sum(rows, model, exps, weights)
-    growth = np.exp(np.minimum(-added * math.log1p(-u), 300.0))
-    growth = np.minimum(growth, np.where(kappa < 1, 1 / np.maximum(1 - kappa, 1e-300), np.inf))
     if model.shift and model.row_sum.mode == "RN":
-        least = np.maximum(exps.least_sum * (1 - weights.in_p), 1e-300)
-        growth = np.minimum(growth, np.maximum(largest / least, 1.0))
+        some = np.maximum(exps.least_sum * (1 - weights.in_p), 1e-300)
+        growth = np.minimum(growth, np.maximum(largest / some, 1.0))
     if model.stored_row_sum is not None:
         stored = FORMATS[model.stored_row_sum]
         kappa, growth = (1 + kappa) * (1 + stored.u) - 1, growth / (1 - stored.u)

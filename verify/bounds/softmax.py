@@ -180,7 +180,8 @@ class _Found:
 
 def _rounded(model: ArithmeticModel, value: Array, error: Array, sums: Array) -> _Found:
     fmt = FORMATS[model.output]
-    last = np.maximum(fmt.u * (np.abs(value) + error), fmt.underflow_unit())
+    lowest = fmt.underflow_unit(flush=model.flushes_output)
+    last = np.maximum(fmt.u * (np.abs(value) + error), lowest)
     return _Found((error + last) * INFLATION, error - sums, sums, last)
 
 
