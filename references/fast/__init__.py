@@ -1,7 +1,8 @@
 """Certified truth at the speed of a float64 matrix product.
 
-Double-double on float64 hardware: scores and averages by matrix products of slices that are exact in
-float64, exp by table and polynomial, a proved radius for every element (docs/theory/fast-oracle.md).
+Double-double on float64 hardware: scores and averages by matrix products of slices that are exact
+in float64, exp by table and polynomial, a proved radius for every element.  The proof is
+docs/theory/fast-oracle.md.
 A row that does not reach the radius asked for is made again with one more slice, then by Arb; the
 code in `tier` says which.  What Arb cannot reach either has radius inf.
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from references.enclosure import Array, AttentionTruth, Enclosure
 
-__all__ = ["RADIUS", "available", "attention", "log_softmax", "logsumexp", "softmax"]
+__all__ = ["RADIUS", "attention", "available", "log_softmax", "logsumexp", "softmax"]
 
 RADIUS = 2.0**-80
 
@@ -91,7 +92,7 @@ def softmax(x: Array, *, radius: float = RADIUS) -> Enclosure:
 
     Shapes      x: (rows, n); returns (rows, n).
     Definition  p_i = exp(x_i - M) / sum_j exp(x_j - M), M = max_j x_j.
-    Guarantee   |p_i - (hi + lo)| <= the enclosure's radius <= radius max(p_i, 2^-340), or it is inf.
+    Guarantee   |p_i - (hi + lo)| <= its radius, which is <= radius max(p_i, 2^-340) or inf.
     Requires    binary32 values in float64.  Raises ValueError for others.
     Special     as in `references`.
     Source      docs/theory/fast-oracle.md, part 7.
@@ -105,7 +106,7 @@ def log_softmax(x: Array, *, radius: float = RADIUS) -> Enclosure:
 
     Shapes      x: (rows, n); returns (rows, n).
     Definition  x_i - M - ln sum_j exp(x_j - M), M = max_j x_j.
-    Guarantee   |value - (hi + lo)| <= the enclosure's radius <= radius max(1, |value|), or it is inf.
+    Guarantee   |value - (hi + lo)| <= its radius, which is <= radius max(1, |value|) or inf.
     Requires    binary32 values in float64.  Raises ValueError for others.
     Special     as in `references`.
     Source      docs/theory/fast-oracle.md, part 7.
@@ -119,7 +120,7 @@ def logsumexp(x: Array, *, radius: float = RADIUS) -> Enclosure:
 
     Shapes      x: (rows, n); returns (rows,).
     Definition  M + ln sum_j exp(x_j - M), M = max_j x_j.
-    Guarantee   |value - (hi + lo)| <= the enclosure's radius <= radius max(1, |value|), or it is inf.
+    Guarantee   |value - (hi + lo)| <= its radius, which is <= radius max(1, |value|) or inf.
     Requires    binary32 values in float64.  Raises ValueError for others.
     Special     as in `references`.
     Source      docs/theory/fast-oracle.md, part 7.
@@ -150,10 +151,11 @@ def attention(
                 n_k, d_v); mask, bias: broadcastable to (batch, heads, n_q, n_k); sinks: (heads,).
                 Returns output (batch, heads, n_q, d_v), lse (batch, heads, n_q).
     Definition  O and LSE of `references`; magnitude A = sum_j p_j |v_j|.
-    Guarantee   |O - (hi + lo)| <= the enclosure's radius <= radius A, |LSE - (hi + lo)| <= the
-                enclosure's radius <= radius max(1, |LSE|), or it is inf.  The relative error of
-                magnitude is below 2^-20.  The same bits for any number of threads.
-    Requires    binary32 values in float64 (ValueError for others); scale finite, softcap finite > 0.
+    Guarantee   |O - (hi + lo)| <= its radius, which is <= radius A or inf; |LSE - (hi + lo)| <= its
+                radius, which is <= radius max(1, |LSE|) or inf.  The relative error of magnitude
+                is below 2^-20.  The same bits for any number of threads.
+    Requires    binary32 values in float64 (ValueError for others); scale finite; softcap finite
+                and above 0.
     Special     as in `references`.
     Source      docs/theory/fast-oracle.md.
     """
@@ -163,7 +165,9 @@ def attention(
 
     engine, _ = _ready()
     call = Call(
-        *(require_binary32(name, x) for name, x in (("q", q), ("k", k), ("v", v))),
+        require_binary32("q", q),
+        require_binary32("k", k),
+        require_binary32("v", v),
         scale, causal, corner, window, mask,
         None if bias is None else require_binary32("bias", bias), softcap,
         None if sinks is None else require_binary32("sinks", sinks),

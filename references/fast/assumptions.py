@@ -16,9 +16,9 @@ def arithmetic_failures(x: Array) -> int:
     """
     The number of assumptions on float64 arithmetic that fail in this thread, as a sum of bits.
 
-    Shapes      x: (4,) = 1, 2^-30, 2^-60, 2^-1074, passed as data so that nothing is computed ahead.
-    Definition  1: FMA is fused; 2: two_sum gives the error term; 4: additions round to nearest even;
-                8: results below 2^-1022 are kept; 16: operands below 2^-1022 are kept.
+    Shapes      x: (4,) = 1, 2^-30, 2^-60, 2^-1074, as data, so that nothing is computed ahead.
+    Definition  1: FMA is fused; 2: two_sum gives the error term; 4: additions round to nearest
+                even; 8: results below 2^-1022 are kept; 16: operands below 2^-1022 are kept.
     """
     failures = 0
     product = (x[0] + x[1]) * (x[0] + x[1])
@@ -29,9 +29,8 @@ def arithmetic_failures(x: Array) -> int:
         failures += 2
     half = 128.0 * x[2]  # of the last place of 1: 2^-53
     odd = x[0] + 2.0 * half
-    if x[0] + half != x[0] or odd + half != x[0] + 4.0 * half:
-        failures += 4
-    elif x[0] + x[2] != x[0] or x[0] - x[2] != x[0]:
+    ties = x[0] + half == x[0] and odd + half == x[0] + 4.0 * half
+    if not (ties and x[0] + x[2] == x[0] and x[0] - x[2] == x[0]):
         failures += 4
     if (x[3] * 2.0**52) * 0.5 == 0.0:
         failures += 8
@@ -52,7 +51,7 @@ def arithmetic() -> str | None:
 
 
 def products() -> str | None:
-    """Whether float64 matrix products of integers stay exact up to 2^53, in the layouts that we use.
+    """Whether float64 matrix products of integers up to 2^53 are exact, in the layouts that we use.
 
     Shapes      none.
     Definition  integers of 23 and 24 bits, sums close to 2^53, against int64 arithmetic.
@@ -72,5 +71,5 @@ def products() -> str | None:
         transposed = np.ascontiguousarray(plain.T).T
         for left in (plain, transposed):
             if not np.array_equal((left @ other).astype(np.int64), exact):
-                return f"the float64 matrix product ({rows}, {terms}) ({terms}, {columns}) is not exact"
+                return f"the float64 product ({rows}, {terms}) ({terms}, {columns}) is not exact"
     return None

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from references.enclosure import Array
 from references.fast.exponential import exponentials
-from references.fast.prepared import CHUNK, Keys, Queries, Values
+from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
 from references.fast.quotient import ABOVE, U, finish
-from references.fast.slicing import Cut, Indices
+from references.fast.slicing import Cut, Indices, cut_queries
 from references.fast.weights import (
     Flags,
     add_bias,
@@ -59,7 +59,11 @@ class Extras:
 
 @dataclass(frozen=True)
 class Result:
-    """output (4, rows, d_v) = hi, lo, radius, magnitude; lse (3, rows); certified, empty: (rows,)."""
+    """One block of rows.
+
+    Shapes      output: (4, rows, d_v) = hi, lo, radius, magnitude; lse: (3, rows) = hi, lo, radius;
+                certified, empty: (rows,).
+    """
 
     output: Array
     lse: Array
@@ -96,17 +100,11 @@ class _View:
     mask: Flags
     j0: int
     j1: int
+    common: tuple[int, int]  # the keys that every row of the block sees
 
     @property
     def chunks(self) -> int:
         return -(-(self.j1 - self.j0) // CHUNK)
-
-    @property
-    def common(self) -> tuple[int, int]:
-        """The keys that every row of the block sees."""
-        if self.mask.size:
-            return 0, 0
-        return int(self.first.max()), int(self.stop.min())
 
     def panels(self) -> Iterator[tuple[int, int]]:
         keys = PANEL * CHUNK
@@ -155,32 +153,31 @@ def _view(rules: Rules, extras: Extras, chosen: slice | Indices) -> _View:
     j0 = int(first.min()) // CHUNK * CHUNK
     mask = _NO_MASK
     if extras.mask is not None:
-        mask = np.ascontiguousarray(extras.mask[chosen].T).view(np.uint8)
-    return _View(first, stop, mask, j0, max(j0, int(stop.max())))
+        mask = extras.mask[chosen].T.copy().view(np.uint8)
+    common = (int(first.max()), int(stop.min())) if extras.mask is None else (0, 0)
+    return _View(first, stop, mask, j0, max(j0, int(stop.max())), common)
 
 
 def _transposed(x: Array) -> Array:
-    return np.ascontiguousarray(x.T)
+    return x.T.copy()  # a view of a broadcast array would be read-only
 
 
-def _slices(queries: Queries, chosen: slice | Indices) -> _Slices:
-    """One slice where it holds (almost) every row, else two; with the leftovers, exact in either case."""
-    left = queries.left[0][chosen]
-    count = 1 if 4 * np.count_nonzero(left) <= left.size else 2
-    if count == 2:
-        left = queries.left[1][chosen]
-    first = _transposed(queries.slices[0][chosen])
-    both = first
-    if count == 2:
-        both = np.concatenate([first, queries.slices[1][chosen].T], axis=1)
-    rest = _transposed(queries.after[0][chosen])
-    kept = np.flatnonzero(left)
-    exact, rounded = queries.slices[count][chosen][kept], queries.after[count][chosen][kept]
-    sums = (np.count_nonzero(rounded, axis=1) + 1.0) * np.abs(rounded).sum(axis=1)
-    return _Slices(
-        count, both, first, rest, queries.size[chosen], kept,
-        _transposed(np.concatenate([exact, rounded])), sums,
-    )  # fmt: skip
+def _slices(q: Array, keys: Keys) -> _Slices:
+    """One slice where it holds (almost) every row, else two; exact with what they leave."""
+    rows, d = q.shape
+    flat, rest, left = scratch("q", 2 * d * rows), scratch("rest", d, rows), np.empty(2 * d * rows)
+    size, kept_rows = np.empty(rows), np.empty(rows, np.int64)
+    count = 1 if keys.bits == QUERY_BITS[True] else 2
+    kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows)
+    if count == 1 and 4 * kept > rows:
+        count = 2
+        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows)
+    slices = flat[: d * count * rows].reshape(d, count * rows)
+    first = slices if count == 1 else slices[:, :rows].copy()
+    left = left[: 2 * d * kept].reshape(d, 2 * kept)
+    after = left[:, kept:]
+    sums = (np.count_nonzero(after, axis=0) + 1.0) * np.abs(after).sum(axis=0)
+    return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums)
 
 
 def _products(queries: _Slices, keys: Keys, view: _View) -> tuple[Array, Array]:
@@ -211,7 +208,7 @@ def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
 
 
 def _plain(queries: _Slices, keys: Keys, rules: Rules, view: _View) -> _Scores:
-    """Scores without bias, softcap and sink: the shift comes before the scale, and costs nothing."""
+    """Scores without bias, softcap and sink: the shift comes before the scale, without error."""
     rows = queries.size.size
     g, left = _products(queries, keys, view)
     reference, seen = np.empty(rows), np.empty(rows, np.int64)
@@ -297,32 +294,34 @@ class _Averages:
 
 def _averages(scores: _Scores, values: Values, view: _View, slices: int) -> _Averages:
     """Weights in slices and their exact products with V, a panel of keys at a time."""
-    rows, d = scores.reference.size, values.size.shape[1]
-    total = _Averages(*np.zeros((3, d, rows)), np.zeros((6, rows)))
+    rows, d = scores.reference.size, values.head.shape[1]
+    sums = np.zeros((3, d, rows))
+    total = _Averages(sums[0], sums[1], sums[2], np.zeros((6, rows)))
     h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
     first, stop = view.common
     for j0, j1 in view.panels():
+        keys = j1 - j0
         scores.shifted(j0, j1, scores.reference, h, e)
         if j0 < first or j1 > stop:
             conceal(h, view.first, view.stop, view.mask, j0, j1)
-        exponentials(h, e, ph, pl, (j1 - j0) * rows)
-        padded = -(-(j1 - j0) // CHUNK) * CHUNK
+        exponentials(h, e, ph, pl, keys * rows)
+        padded = -(-keys // CHUNK) * CHUNK
         p = scratch("p", padded, slices, rows)
-        p[j1 - j0 :] = 0.0
-        ph[(j1 - j0) * rows : padded * rows] = 0.0
-        cut_weights(ph, pl, j1 - j0, values.bits, p, total.sums)
+        if padded > keys:
+            p[keys:] = 0.0
+            ph[keys * rows : padded * rows] = 0.0
+        cut_weights(ph, pl, keys, values.bits, p, total.sums)
         _add_panel(total, p, ph, values, j0, j1)
     return total
 
 
 def _add_panel(total: _Averages, p: Array, ph: Array, values: Values, j0: int, j1: int) -> None:
-    d, (keys, slices, rows) = values.size.shape[1], p.shape
-    chunks, inside, listed = keys // CHUNK, slice(j0, j0 + keys), values.cut
-    head = listed.head[inside].reshape(chunks, CHUNK, d).transpose(0, 2, 1)
-    size = values.size[inside].reshape(chunks, CHUNK, d).transpose(0, 2, 1)
+    keys, slices, rows = p.shape
+    d, chunks, first, listed = values.head.shape[1], keys // CHUNK, j0 // CHUNK, values.cut
     c, a = scratch("c", chunks, d, slices * rows), scratch("a", chunks, d, rows)
-    np.matmul(head, p.reshape(chunks, CHUNK, slices * rows), out=c)
-    np.matmul(size, ph[: keys * rows].reshape(chunks, CHUNK, rows), out=a)
+    inside = slice(first, first + chunks)
+    np.matmul(values.head[inside], p.reshape(chunks, CHUNK, slices * rows), out=c)
+    np.matmul(values.size[inside], ph[: keys * rows].reshape(chunks, CHUNK, rows), out=a)
     gather(
         c, a, p, j0, j1, listed.start, listed.column, listed.middle, listed.tail,
         total.h, total.low, total.magnitude,
@@ -330,7 +329,7 @@ def _add_panel(total: _Averages, p: Array, ph: Array, values: Values, j0: int, j
 
 
 def compute(
-    queries: Queries,
+    q: Array,
     keys: Keys,
     values: Values,
     rules: Rules,
@@ -341,13 +340,13 @@ def compute(
     """
     The rows `chosen` of one head, with 3 or 4 slices of p.
 
-    Shapes      queries: of (n_q, d), of which the rows `chosen` are computed.
+    Shapes      q: (n_q, d), of which the rows `chosen` are computed.
     Guarantee   that of `finish`, where Result.certified; empty rows are left to the caller.
     Requires    finite q, keys, values, bias and sink; -inf in bias removed by the mask.
     Special     none.
     Source      docs/theory/fast-oracle.md.
     """
-    view, cut = _view(rules, extras, chosen), _slices(queries, chosen)
+    view, cut = _view(rules, extras, chosen), _slices(q[chosen], keys)
     if rules.softcap > 0.0 or extras.bias is not None or extras.sink is not None:
         bias = _NONE if extras.bias is None else _transposed(extras.bias[chosen])
         scores = _general(cut, keys, rules, view, extras, bias)

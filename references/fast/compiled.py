@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir
@@ -44,14 +44,15 @@ def _folder() -> Path:
 @contextmanager
 def cache() -> Iterator[None]:
     """While the kernels' modules are imported, numba keeps its cache in our folder."""
-    folder, before = _folder(), numba.config.CACHE_DIR
+    settings: Any = numba.config
+    folder, before = _folder(), settings.CACHE_DIR
     if not any(folder.rglob("*.nbi")):
         _LOG.warning("attncert compiles its numerical kernels, once for this installation")
-    numba.config.CACHE_DIR = str(folder)
+    settings.CACHE_DIR = str(folder)
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
@@ -67,8 +68,8 @@ def inlined(function: Function) -> Function:
     return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath=False)(function))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def fma(_typing, a, b, c):  # type: ignore[no-untyped-def]
+@intrinsic
+def _fma(_typing, a, b, c):  # type: ignore[no-untyped-def]
     """a b + c with one rounding."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
@@ -77,8 +78,8 @@ def fma(_typing, a, b, c):  # type: ignore[no-untyped-def]
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def float_of_bits(_typing, bits):  # type: ignore[no-untyped-def]
+@intrinsic
+def _float_of_bits(_typing, bits):  # type: ignore[no-untyped-def]
     """The binary64 number with these 64 bits."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
@@ -87,11 +88,16 @@ def float_of_bits(_typing, bits):  # type: ignore[no-untyped-def]
     return types.float64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def bits_of_float(_typing, number):  # type: ignore[no-untyped-def]
+@intrinsic
+def _bits_of_float(_typing, number):  # type: ignore[no-untyped-def]
     """The 64 bits of a binary64 number."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), generate
+
+
+fma = cast("Callable[[float, float, float], float]", _fma)
+float_of_bits = cast("Callable[[int], float]", _float_of_bits)
+bits_of_float = cast("Callable[[float], int]", _bits_of_float)

@@ -1,4 +1,4 @@
-"""exp of a double-double argument in [X_MIN, 0]: table of 2^(j/1024), reduction in three parts, Taylor.
+"""exp of a double-double in [X_MIN, 0]: table of 2^(j/1024), reduction in three parts, Taylor.
 
 Every constant is named and bounded in docs/theory/fast-oracle.md, part 3; the tests enumerate the
 table and the polynomial with Arb.

@@ -1,4 +1,4 @@
-"""Attention, head by head: which rows the fast tier takes, which need one more slice, which go to Arb."""
+"""Attention, head by head: what the fast tier takes, what needs one more slice, what Arb."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from references.fast.block import Extras, Result, Rules, compute, scratch
 from references.fast.inputs import FLOOR, Booleans, Call, extra_bits
 from references.fast.prepared import (
     Keys,
-    Queries,
     Values,
     prepare_keys,
-    prepare_queries,
     prepare_values,
 )
 from references.fast.scale import double_double
@@ -133,13 +131,13 @@ class _Run:
                 extras = Extras(
                     extras.mask, np.where(plain[:, None], extras.bias, 0.0), extras.sink
                 )
-        queries = prepare_queries(np.ascontiguousarray(self.sign * q), share.keys.bits)
+        q = self.sign * q
         for tier, slices in SLICES.items():
             chosen = self._blocks(np.flatnonzero(plain & self.left[head]), tier)
             each(
                 lambda rows, slices=slices, tier=tier: self._put(  # type: ignore[misc]
                     head, rows, tier,
-                    compute(queries, share.keys, share.values, self.rules, extras, rows, slices),
+                    compute(q, share.keys, share.values, self.rules, extras, rows, slices),
                 ),
                 chosen, threads,
             )  # fmt: skip
@@ -147,7 +145,7 @@ class _Run:
             self._special_columns(head, share, extras, plain & ~self.left[head])
 
     def _blocks(self, rows: Indices, tier: int) -> Iterator[slice | Indices]:
-        """Blocks of a fixed partition in the first tier, so that no result depends on other rows."""
+        """Fixed blocks in the first tier, so that a plain row depends on no other."""
         whole = rows.size == self.call.q.shape[2]
         for first in range(0, rows.size, BLOCK):
             block = rows[first : first + BLOCK]
@@ -181,8 +179,8 @@ class _Run:
         """(n_q, keys): whether a row sees each of these keys."""
         chosen = np.flatnonzero(keys) if keys.dtype == np.bool_ else keys
         first, stop = self.sight
-        seen = (first[:, None] <= chosen) & (chosen < stop[:, None])
-        return seen if extras.mask is None else seen & extras.mask[:, chosen]
+        seen: Booleans = np.asarray((first[:, None] <= chosen) & (chosen < stop[:, None]))
+        return seen if extras.mask is None else np.asarray(seen & extras.mask[:, chosen])
 
     def _plain_rows(self, head: Head, q: Array, share: _Share, extras: Extras) -> Booleans:
         """Rows whose scores are all finite; those with a NaN are answered here."""

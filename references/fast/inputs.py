@@ -28,7 +28,8 @@ def require_binary32(name: str, x: Array) -> Array:
     if not np.array_equal(back, x, equal_nan=True):
         wrong = x[(back != x) & ~np.isnan(x)][0]
         raise ValueError(
-            f"{name} holds {wrong!r} ({float(wrong).hex()}), no binary32 number: use references.exact"
+            f"{name} holds {float(wrong)!r} ({float(wrong).hex()}), which binary32 does not: "
+            "use references.exact"
         )
     return x
 
@@ -99,7 +100,7 @@ class Call:
         )
 
     def sight(self) -> tuple[Indices, Indices]:
-        """(n_q,) each: the first key that causal and window leave to a query, and the one after the last."""
+        """(n_q,) each: the first key that causal and window leave to a query, and their end."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         place = np.arange(n_q) + (0 if self.corner == "top-left" else n_k - n_q)
         left, right = self.window if self.window is not None else (-1, -1)

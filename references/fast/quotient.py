@@ -1,4 +1,4 @@
-"""The last step: O = N/l and LSE with their radii, and the question whether the caller's radius is met."""
+"""The last step: O = N/l and LSE with their radii; is the radius that was asked for met?"""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ DOMAIN = 2.0**-60  # relative errors of p above this are outside what the proof 
 
 
 @kernel(
-    "void(f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], i8[::1], f8[:,::1], f8[::1], f8, f8, f8[::1],"
-    "i8, i8, i8, i8, i8, f8, f8[:,:,::1], f8[:,::1], u1[::1])"
+    "void(f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], i8[::1], f8[:,::1], f8[::1], f8, f8,"
+    "f8[::1], i8, i8, i8, i8, i8, f8, f8[:,:,::1], f8[:,::1], u1[::1])"
 )
 def finish(
     n_h: Array,
@@ -48,13 +48,14 @@ def finish(
     """
     Output, radius, magnitude and LSE of a block of rows.
 
-    Shapes      n_h, n_l, magnitude: (d_v, r), the sums of p v and p |v|; sums: (6, r) of `cut_weights`;
-                relative, keys, reference, certified: (r,); columns: (5, d_v) of `Values`; sinks: (r,) or (0,);
+    Shapes      n_h, n_l, magnitude: (d_v, r), the sums of p v and p |v|; sums: (6, r) of
+                `cut_weights`; relative, keys, reference, certified: (r,); columns: (5, d_v) of
+                `Values`; sinks: (r,) or (0,);
                 output: (4, r, d_v) = hi, lo, radius, magnitude; lse: (3, r) = hi, lo, radius.
     Definition  O = N/l, magnitude = sum p |v| / l, LSE = reference scale + ln l.
     Guarantee   |O - (hi + lo)| <= radius, |LSE - (hi + lo)| <= radius; certified_i = 1 only where
                 radius <= request magnitude in every column and <= request max(1, |LSE|) for LSE.
-    Requires    relative_i bounds the relative error of every p_ij; keys_i >= the number of keys seen.
+    Requires    relative_i bounds the relative error of every p_ij; keys_i >= the keys seen.
     Special     outside the domain of the proof: radius inf.
     Source      docs/theory/fast-oracle.md, part 6.
     """

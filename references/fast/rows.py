@@ -97,7 +97,7 @@ class _Weighed:
     @property
     def error(self) -> float:
         """Relative of l, absolute of ln l."""
-        return RELATIVE + PER_TERM * self.x.shape[1]
+        return float(RELATIVE + PER_TERM * self.x.shape[1])
 
 
 def _weighed(x: Array) -> _Weighed:

@@ -1,24 +1,26 @@
-"""Error-free slices: numbers cut on power-of-two grids so that float64 matrix products of slices are exact.
+"""Error-free slices: numbers cut on power-of-two grids so that float64 products of them are exact.
 
 Where every partial sum of a product is an integer of at most 2^53 units, no rounding can happen, in
-whatever order, with or without FMA (docs/theory/fast-oracle.md, part 1).  What the first slice leaves of
-K and V is sparse for ordinary inputs and is kept as a list; it is never dropped.
+whatever order, with or without FMA (docs/theory/fast-oracle.md, part 1).  What the first slice
+leaves of K and V is sparse for ordinary inputs and is kept as a list; it is never dropped.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
-from references.fast.compiled import kernel
+from references.fast.compiled import bits_of_float, kernel
 
 Indices = NDArray[np.int64]
 
 EXACT = 2.0**53  # every integer up to here is a binary64 number
 ROUNDER = 1.5 * 2.0**52  # (x + ROUNDER g) - ROUNDER g rounds |x| <= 2^51 g to the grid g
+SIGNIFICAND = (1 << 52) - 1
 SUM_SLACK = 1.0 + 2.0**-10  # over sums of |x|: their own rounding, and that of x to the grid
 
 
@@ -49,9 +51,40 @@ def power_above(x: Array) -> Array:
     return np.where(x > 0.0, np.ldexp(1.0, e - (fraction == 0.5)), 0.0)
 
 
+@kernel("i8(f8[:,::1], i8, f8[::1], f8[:,::1])")
+def survey(x: Array, chunk: int, row_sums: Array, columns: Array) -> int:
+    """
+    Sums and maxima of |x|; returns the union of the significands' bits.
+
+    Shapes      x: (n, d); row_sums: (n,); columns: (3, d) = max |x|, sum |x|, the largest sum over
+                `chunk` rows in a row.
+    Guarantee   sums up to (n + d) u of themselves, maxima and bits exactly.
+    Source      docs/theory/fast-oracle.md, part 1.
+    """
+    rows, d = x.shape
+    union = np.int64(0)
+    partial = np.zeros(d)
+    columns[:] = 0.0
+    for j in range(rows):
+        total = 0.0
+        for i in range(d):
+            size = abs(x[j, i])
+            union |= bits_of_float(size) & SIGNIFICAND
+            total += size
+            partial[i] += size
+            columns[0, i] = max(columns[0, i], size)
+        row_sums[j] = total
+        if j % chunk == chunk - 1 or j == rows - 1:
+            for i in range(d):
+                columns[1, i] += partial[i]
+                columns[2, i] = max(columns[2, i], partial[i])
+                partial[i] = 0.0
+    return int(union)
+
+
 @kernel(
-    "i8(f8[:,::1], f8[::1], f8[::1], f8, f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1],"
-    "f8[::1])"
+    "i8(f8[:,::1], f8[::1], f8[::1], f8, f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1],"
+    "f8[:,::1], f8[::1])"
 )
 def _cut(
     x: Array,
@@ -72,9 +105,13 @@ def _cut(
     rows, d = x.shape
     for j in range(rows):
         start[j] = count
+        most = 0.0
         for i in range(d):
             rounder = ROUNDER * (row_unit[j] * column_unit[i])
             head[j, i] = (x[j, i] + rounder) - rounder
+            most = max(most, abs(x[j, i] - head[j, i]))
+        if most == 0.0:
+            continue
         for i in range(d):
             rest = x[j, i] - head[j, i]
             if rest != 0.0:
@@ -90,12 +127,13 @@ def _cut(
                 by_column[1, i] += abs(rest - m)
                 column_entries[i] += 1.0
     start[rows:] = count
+    head[rows:] = 0.0
     return count
 
 
 def cut(x: Array, row_unit: Array, column_unit: Array, finer: float, padded: int) -> Cut:
     """
-    x in a first slice on the grid row_unit column_unit, a second on `finer` times that, and the rest.
+    x in a first slice on the grid row_unit column_unit, a second on `finer` times it, the rest.
 
     Shapes      x: (n, d); row_unit: (n,); column_unit: (d,); padded >= n rows of head.
     Guarantee   that of `Cut`; |x - head| <= unit/2, |tail| <= finer unit/2.
@@ -104,8 +142,7 @@ def cut(x: Array, row_unit: Array, column_unit: Array, finer: float, padded: int
     Source      docs/theory/fast-oracle.md, part 1.
     """
     n, d = x.shape
-    head = np.zeros((padded, d))
-    start = np.zeros(padded + 1, np.int64)
+    head, start = np.empty((padded, d)), np.empty(padded + 1, np.int64)
     column, middle, tail = np.empty(n * d, np.int64), np.empty(n * d), np.empty(n * d)
     by_row, by_column, entries = np.zeros((2, n)), np.zeros((2, d)), np.zeros(d)
     count = _cut(
@@ -137,3 +174,68 @@ def product_unit(sums: Array, bits: int) -> Array:
     Source      docs/theory/fast-oracle.md, part 1.
     """
     return power_above(sums * SUM_SLACK) * (2.0**bits / EXACT)
+
+
+@kernel("i8(f8[:,::1], i8, i8, f8[::1], f8[::1], f8[:,::1], f8[::1], i8[::1])")
+def cut_queries(
+    q: Array,
+    bits: int,
+    slices: int,
+    flat: Array,
+    left: Array,
+    rest: Array,
+    size: Array,
+    left_rows: Indices,
+) -> int:
+    """
+    q on the grids 2^(e - bits), then each 2^-(bits + 1) times the one before, transposed.
+
+    Shapes      q: (r, d); flat: (>= slices r d,), as (d, slices r); rest: (d, r);
+                left: (>= 2 r d,), as (d, 2 kept); size, left_rows: (r,).
+    Definition  2^e = size_i >= max_l |q_il| (0 for a row of zeros); rest = q - slice 1; left, for
+                the `kept` rows that the slices do not make up: one more slice, then what is left.
+    Guarantee   exact; every slice is an integer of `bits` bits of its grid.  Returns kept.
+    Requires    finite q, 1 <= bits <= 25, slices 1 or 2.
+    Source      docs/theory/fast-oracle.md, part 1.
+    """
+    rows, d = q.shape
+    first = flat[: d * slices * rows].reshape((d, slices * rows))
+    narrower = 2.0 ** -(bits + 1)
+    kept = 0
+    for i in range(rows):
+        most = 0.0
+        for k in range(d):
+            most = max(most, abs(q[i, k]))
+        fraction, e = math.frexp(most)
+        if fraction == 0.5:
+            e -= 1
+        size[i] = math.ldexp(1.0, e) if most > 0.0 else 0.0
+        rounder = ROUNDER * 2.0**-bits * size[i]
+        complete = True
+        for k in range(d):
+            m = (q[i, k] + rounder) - rounder
+            remainder = q[i, k] - m
+            first[k, i] = m
+            rest[k, i] = remainder
+            if slices == 2:
+                m = (remainder + rounder * narrower) - rounder * narrower
+                first[k, rows + i] = m
+                remainder -= m
+            if remainder != 0.0:
+                complete = False
+        if not complete:
+            left_rows[kept] = i
+            kept += 1
+    out = left[: d * 2 * kept].reshape((d, 2 * kept))
+    for c in range(kept):
+        i = left_rows[c]
+        rounder = ROUNDER * 2.0**-bits * size[i] * narrower
+        for k in range(d):
+            remainder = rest[k, i]
+            m = (remainder + rounder) - rounder
+            if slices == 2:
+                remainder -= m
+                m = (remainder + rounder * narrower) - rounder * narrower
+            out[k, c] = m
+            out[k, kept + c] = remainder - m
+    return kept

@@ -1,8 +1,7 @@
 """From exact score slices to exact slices of p = exp(s - M): the innermost loops.
 
-Arrays are key-major, (keys, rows of the block): rows are the vector lanes, so row sums and maxima need
-no reordering of additions.  A tile is a range of keys whose scratch stays in the cache.
-docs/theory/fast-oracle.md, parts 2 to 5.
+Arrays are key-major, (keys, rows of the block): rows are the vector lanes, so row sums and maxima
+need no reordering of additions.  The proof is docs/theory/fast-oracle.md, parts 2 to 5.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def _add_list(
 
 
 @kernel(
-    "void(f8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], i8[::1], f8[:,::1],"
-    "f8[::1], f8, f8, i8, i8, f8[::1], f8[::1])"
+    "void(f8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], i8[::1],"
+    "f8[:,::1], f8[::1], f8, f8, i8, i8, f8[::1], f8[::1])"
 )
 def differences(
     g: Array,
@@ -71,11 +70,12 @@ def differences(
     """
     h + e = scale (y_ij - reference_i) for the keys j0 to j1, flattened key-major.
 
-    Shapes      g: (n_k, slices r), exact products of slices; low: (n_k, r) or (0, 0), added to them;
-                start ... tail: the list of K; q_first, q_rest: (d, r); left: (n_k, 2 kept), exact and
-                rounded products of what the slices leave of the rows left_rows; h, e: (>= (j1 - j0) r,).
-    Guarantee   part 2: an error of 2^-101 (|x| + 2 scale reach) beside those of the rounded products;
-                |e| <= u |h|.
+    Shapes      g: (n_k, slices r), exact products of slices; low: (n_k, r) or (0, 0), added to
+                them; start ... tail: the list of K; q_first, q_rest: (d, r); left: (n_k, 2 kept),
+                exact and rounded products of what the slices leave of the rows left_rows;
+                h, e: (>= (j1 - j0) r,).
+    Guarantee   part 2: an error of 2^-101 (|x| + 2 scale reach) beside those of the rounded
+                products; |e| <= u |h|.
     Requires    scale_h >= 0.
     Special     none.
     Source      docs/theory/fast-oracle.md, part 2.
@@ -121,7 +121,7 @@ def differences(
 def _sees(j: int, i: int, first: Indices, stop: Indices, mask: Flags) -> bool:
     if j < first[i] or j >= stop[i]:
         return False
-    return mask.shape[0] == 0 or mask[j, i] != 0
+    return bool(mask.shape[0] == 0 or mask[j, i] != 0)
 
 
 @kernel("void(f8[::1], i8[::1], i8[::1], u1[:,::1], i8, i8)")
@@ -135,7 +135,8 @@ def conceal(h: Array, first: Indices, stop: Indices, mask: Flags, j0: int, j1: i
 
 
 @kernel(
-    "void(f8[:,::1], i8[::1], f8[:,::1], i8[::1], i8[::1], u1[:,::1], i8, i8, i8, i8, f8[::1], i8[::1])"
+    "void(f8[:,::1], i8[::1], f8[:,::1], i8[::1], i8[::1], u1[:,::1], i8, i8, i8, i8, f8[::1],"
+    "i8[::1])"
 )
 def maxima(
     g: Array,
@@ -155,8 +156,8 @@ def maxima(
     The largest computed score of each row, over the keys that it sees, and how many it sees.
 
     Shapes      g: (n_k, slices r); left: (n_k, 2 kept); out, keys: (r,).
-    Definition  out_i = max_j of the slices' sum and of the exact leftover, each addition rounded; keys
-                from all_first to all_stop are seen by every row.
+    Definition  out_i = max_j of the slices' sum and of the exact leftover, each addition rounded;
+                keys from all_first to all_stop are seen by every row.
     Special     an empty row: -inf and 0.
     """
     rows = out.shape[0]
@@ -233,7 +234,7 @@ def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Arra
     p = ph + pl in slices, and their sums over the keys.
 
     Shapes      ph, pl: (>= keys r,); p: (>= keys, slices, r);
-                sums: (6, r), sums of slices 1, 2, 3 of 4, of the last slice as hi + lo, of its size.
+                sums: (6, r), added to: slices 1, 2, 3 of 4, the last as hi + lo, its size.
     Definition  slice 1 on the grid 2^-bits, slice 2 on 2^-(2 bits + 1), slice 3 of 4 on
                 2^-(3 bits + 1), the last slice what is left.
     Guarantee   exact but for one rounding of the last slice; sums 1 to 3 exact.
