@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal, localcontext
+from functools import cache
 from typing import Any
 
 from verify.certificate import Certificate, Finding, Grade, Record, Skipped, exit_status, overall
@@ -22,6 +23,7 @@ STAGES = ("scores", "row sum", "P and PV", "output rounding")
 SEED_SCORES = (1000, 1001, 999)
 
 
+@cache
 def noise(*key: object) -> float:
     """A number in [0, 1) that depends on the key alone."""
     digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()

@@ -31,9 +31,9 @@ TICKS = (-3e38, -1e5, -1e3, -100, -10, 0, 10, 100, 1e3, 1e5, 3e38)
 TEMPLATE = """
 <p>The score of the largest key runs from −3·10<sup>38</sup> to 3·10<sup>38</sup>. Solid lines are
 errors, dashed lines of the same colour the proved bounds: a solid line may not rise above its
-dashed one. Crosses in the band at the top are outputs that are <strong>NaN or infinite although the
-truth is finite</strong>. Dotted lines are the scores at which an exponential overflows, becomes
-subnormal or vanishes.</p>
+dashed one. Where a dashed line is missing, the declared arithmetic promises nothing. Crosses in the
+band at the top are outputs that are <strong>NaN or infinite although the truth is finite</strong>.
+Dotted lines are the scores at which an exponential overflows, becomes subnormal or vanishes.</p>
 {% for chart in charts %}{{ chart }}{% else %}
 <p>No record tells the range of its scores.</p>{% endfor %}
 """
