@@ -25,7 +25,7 @@ LAYERS = [
     ["verify.families", "verify.bounds"],
     ["verify.grades", "verify.metrics", "verify.truth"],
     ["verify.judge"],
-    ["verify.certificate", "verify.kernel", "verify.tensors_torch", "verify.tensors_numpy"],
+    ["verify.certificate", "verify.backing", "verify.kernel", "verify.tensors_torch", "verify.tensors_numpy"],
     ["verify.kernels", "verify.controls"],
     ["verify.worker_process", "verify.worker"],
     ["verify.in_process"],

@@ -192,6 +192,38 @@ def publish(folder: Path, profile: Any, kernels: tuple[str, ...], quiet: bool) -
     sys.exit(report_unexpected(certificates))
 
 
+@app.command()
+@click.option("--full", is_flag=True, help="Every family on every control (about an hour).")
+@click.option("--format", "formats", default="fp16,bf16,fp32", show_default=True, metavar="LIST")
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only these kernels.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--jobs", default=0, type=click.IntRange(0), help="Processes (0: one per core, 2).")
+@click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
+@click.option(
+    "--output", "folder", type=click.Path(path_type=Path), help="Folder for selftest.json."
+)
+@click.option("--write-expected", is_flag=True, help="Write the table of expected kills anew.")
+def selftest(**options: Any) -> None:
+    """Judge the judge: refute every broken kernel, no right one, and catch every cheat.
+
+    Prints the kill matrix, and exits 0 only if each negative control is refuted by two different
+    families or properties (or the table says why not), no right kernel is, and every expected kill
+    happens.
+    """
+    from verify.selftest.command import selftest as run
+    from verify.selftest.running import Request
+
+    request = Request(
+        formats=tuple(options["formats"].split(",")),
+        kernels=options["kernels"] or None,
+        full=options["full"],
+        seed=options["seed"],
+        jobs=options["jobs"],
+    )
+    folder, as_json = options["folder"], options["as_json"]
+    sys.exit(run(request, folder, as_json=as_json, write_expected=options["write_expected"]))
+
+
 @app.command("list")
 @click.argument(
     "what", type=click.Choice(["kernels", "families", "properties", "models", "formats"])

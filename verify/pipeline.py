@@ -85,6 +85,9 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if record.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and record.check == "bound":
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
         record = decide(case, kernel, operation, inputs, answer, surer, limit)
+    if answer.alias is not None and record.verdict is not Verdict.FAIL:
+        reason = f"the output shares its memory with {answer.alias}"
+        record = replace(record, verdict=Verdict.ERROR, check="alias", reason=reason)
     record = replace(record, scores=score_range(operation, inputs, bench.oracle))
     if case.unrounded is not None:
         found = input_rounding(case, kernel, operation, truth, bench.oracle)

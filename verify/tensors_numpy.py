@@ -50,13 +50,13 @@ def to_bytes(output: Any) -> tuple[dict[str, Any], bytes | None]:
     return facts, np.ascontiguousarray(output).tobytes() if output.dtype in NAMES else None
 
 
-def address(array: Any) -> int | None:
+def address(output: Any) -> int | None:
     """Where the memory begins in which an array lies (None: it holds no element)."""
-    if not isinstance(array, np.ndarray) or array.size == 0:
+    if not isinstance(output, np.ndarray) or output.size == 0:
         return None
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return int(array.__array_interface__["data"][0])
+    while isinstance(output.base, np.ndarray):
+        output = output.base
+    return int(output.__array_interface__["data"][0])
 
 
 def poison(sizes: list[int], device: str) -> None:

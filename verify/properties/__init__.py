@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 from verify.case import Case, Plan
 from verify.certificate import Record
-from verify.errors import UsageError
+from verify.errors import IntegrityError, KernelError, UsageError
 from verify.formats import Format
+from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.pipeline import Bench
 
@@ -51,6 +52,20 @@ class Property:
     refusal: Callable[[Kernel], str | None] = field(compare=False)
     records: Callable[[Trial], Iterable[Record]] = field(compare=False)
 
+    def tried(self, trial: Trial) -> Iterator[Record]:
+        """The records; a call that fails between two of them ends the trial with one of its own."""
+        try:
+            yield from self.records(trial)
+        except IntegrityError as error:
+            yield self._ended(trial, Verdict.INTEGRITY, "integrity", str(error))
+        except KernelError as error:
+            yield self._ended(trial, Verdict.ERROR, "run", str(error))
+
+    def _ended(self, trial: Trial, verdict: Verdict, check: str, reason: str) -> Record:
+        case = f"{self.name}/{trial.format.name}/ended"
+        name = trial.kernel.operation
+        return Record(case, self.name, verdict, reason, check, {"name": name}, {}, {}, "")
+
 
 def names() -> list[str]:
     """All properties, sorted."""
@@ -72,7 +87,7 @@ def try_all(trial: Trial, chosen: Iterable[str] | None = None) -> Iterator[Recor
     for name in names() if chosen is None else chosen:
         found = property_named(name)
         if found.refusal(trial.kernel) is None:
-            yield from found.records(trial)
+            yield from found.tried(trial)
 
 
 def as_property(record: Record, name: str, label: str, fmt: Format) -> Record:

@@ -1,0 +1,42 @@
+"""What `attncert selftest` does: run, print, keep; the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from verify import backing
+from verify.certificate import write_atomically
+from verify.selftest import matrix
+from verify.selftest.expected import table, write
+from verify.selftest.hunt import Outcome
+from verify.selftest.running import Request, Result, run
+
+
+def selftest(
+    request: Request, folder: Path | None, *, as_json: bool = False, write_expected: bool = False
+) -> int:
+    """Run a selftest and tell of it; 0 where the judge is sound and sharp, else 1."""
+    import click
+
+    expected = table()
+
+    def progress(outcome: Outcome) -> None:
+        click.echo(matrix.line(outcome, expected), err=as_json)
+
+    result = run(request, progress, expected)
+    if write_expected:
+        click.echo(write(expected.with_kills(matrix.kept(result.outcomes))), err=as_json)
+        expected = table()
+    text = json.dumps(matrix.data(result, expected), indent=1)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "selftest.json", text + "\n")
+    click.echo(text if as_json else "\n".join(matrix.totals(result)))
+    _keep(result)
+    return 1 if result.failures or not result.outcomes else 0
+
+
+def _keep(result: Result) -> None:
+    if result.whole and not result.failures:
+        backing.keep(matrix.summary(result))
