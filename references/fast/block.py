@@ -28,7 +28,7 @@ from references.fast.weights import (
 )
 
 PANEL = 8  # chunks whose p, scores and products stay in the second-level cache
-STATIC = 2.0**-92  # relative error of every p: exp, scaling and shift on [X_MIN, 0]
+STATIC = 2.0**-91  # relative error of every p: exp, scaling and shift on [X_MIN, 0]
 
 _NONE = np.empty((0, 0))
 _NO_MASK: Flags = np.empty((0, 0), np.uint8)
@@ -176,7 +176,7 @@ def _slices(q: Array, keys: Keys) -> _Slices:
     first = slices if count == 1 else slices[:, :rows].copy()
     left = left[: 2 * d * kept].reshape(d, 2 * kept)
     after = left[:, kept:]
-    sums = (np.count_nonzero(after, axis=0) + 1.0) * np.abs(after).sum(axis=0)
+    sums = (np.count_nonzero(after, axis=0) + 4.0) * np.abs(after).sum(axis=0)
     return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums)
 
 
@@ -199,7 +199,7 @@ def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
     narrower, size = 2.0**-keys.bits, queries.size * ABOVE
     tails, rests = keys.rounded
     reach = size * (narrower * keys.whole + keys.rest)
-    error = U * size * (tails + narrower * rests) + 2.0**-100 * reach
+    error = U * size * (tails + narrower * rests) + 2.0**-99 * reach
     unseen = size * keys.rest + 2.0**-52 * reach
     if queries.left_rows.size:
         error[queries.left_rows] += U * queries.left_sums * keys.biggest

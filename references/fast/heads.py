@@ -179,8 +179,10 @@ class _Run:
         """(n_q, keys): whether a row sees each of these keys."""
         chosen = np.flatnonzero(keys) if keys.dtype == np.bool_ else keys
         first, stop = self.sight
-        seen: Booleans = np.asarray((first[:, None] <= chosen) & (chosen < stop[:, None]))
-        return seen if extras.mask is None else np.asarray(seen & extras.mask[:, chosen])
+        seen: Booleans = np.logical_and(first[:, None] <= chosen, chosen < stop[:, None])
+        if extras.mask is not None:
+            seen &= extras.mask[:, chosen]
+        return seen
 
     def _plain_rows(self, head: Head, q: Array, share: _Share, extras: Extras) -> Booleans:
         """Rows whose scores are all finite; those with a NaN are answered here."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from references.enclosure import Array
-from references.fast.slicing import Cut, cut, product_unit, survey
+from references.fast.slicing import SUM_SLACK, Cut, cut, product_unit, survey
 
 CHUNK = 64  # keys per exact product P V
 WIDE_BITS = (1 << 41) - 1  # set in a binary64 number of more than 12 significant bits
@@ -20,8 +20,8 @@ WEIGHT_BITS = {True: 23, False: 19}
 class Keys:
     """One kv head's K; `bits` is the width of a slice of q.
 
-    `whole` = max_j sum |k|, `rest` = max_j sum |k - head|, `biggest` = max |k|, `rounded` =
-    max_j (2 N_j + 2) sum |tail| and max_j (2 N_j + 2) sum |k - head|, N_j = list entries of row j.
+    `whole` = max_j sum |k|, `rest` = max_j sum |k - head|, `biggest` >= max |head|, `rounded` =
+    max_j (2 N_j + 6) sum |tail| and max_j (2 N_j + 6) sum |k - head|, N_j = list entries of row j.
     """
 
     cut: Cut
@@ -65,10 +65,10 @@ def prepare_keys(k: Array) -> Keys:
     sums, columns = np.empty(n), np.empty((3, d))
     bits = QUERY_BITS[survey(k, CHUNK, sums, columns) & WIDE_BITS == 0]
     made = cut(k, product_unit(sums, bits), np.ones(d), _finer(bits, d), n)
-    entries = 2.0 * made.row_entries + 2.0
+    entries = 2.0 * made.row_entries + 6.0
     rounded = (float((entries * made.by_row[1]).max()), float((entries * made.by_row[0]).max()))
     rest = float(made.by_row[0].max())
-    return Keys(made, bits, float(sums.max()), rest, float(columns[0].max()), rounded)
+    return Keys(made, bits, float(sums.max()), rest, float(columns[0].max()) * SUM_SLACK, rounded)
 
 
 def prepare_values(v: Array) -> Values:

@@ -66,7 +66,9 @@ def finish(
         last = 2.0 ** (-3 * bits - 2) + 2.0 ** (-2 * bits - 55)
     narrower = 2.0**-bits
     added = 8.0 * (chunks + 1) * (chunks + 1) * U * U
-    steps = (chunk + panel + 2 * (chunks // panel) + 6) * U
+    panels = chunks // panel + 1
+    steps = (chunk + panel + 2 * panels + 4) * U
+    listed = 1.0 + 0.5 * panels
     lh = np.empty(rows)
     ll = np.empty(rows)
     for i in range(rows):
@@ -100,14 +102,14 @@ def finish(
         valid = relative[i] < DOMAIN and error_l < 2.0**-30 * lh[i] and lh[i] < math.inf
         good = valid
         for k in range(d):
-            nh, nl = fast_two_sum(n_h[k, i], n_l[k, i])
+            nh, nl = two_sum(n_h[k, i], n_l[k, i])
             qh, ql = divide(nh, nl, lh[i], ll[i])
             a = magnitude[k, i]
             top = columns[0, k] + columns[2, k]
             summed = min(columns[1, k], n * columns[0, k]) + n * columns[2, k]
             error = relative[i] * a + added * (a + narrower * summed + n * columns[2, k])
             error += steps * min(lost * top, last * summed)
-            error += U * (narrower * columns[3, k] + columns[4, k])
+            error += U * listed * (narrower * columns[3, k] + columns[4, k])
             error += n * DROPPED * top
             radius = (error + abs(qh) * error_l) / lh[i] * ABOVE + 2.0**-99 * abs(qh)
             output[0, i, k] = qh
@@ -123,10 +125,11 @@ def finish(
         low = fma(reference[i], scale_h, -first) + reference[i] * scale_l
         h, e = two_sum(first, -xh[i])
         h, e = fast_two_sum(h, e + (low + (small - 0.5 * small * small)))
-        radius = error_l / lh[i] * ABOVE + 2.0**-96 + 2.0**-101 * (abs(first) + abs(xh[i]))
+        radius = error_l / lh[i] * ABOVE + 2.0**-96 + 4.0 * U * abs(small)
+        radius += 2.0**-101 * (abs(first) + abs(xh[i]))
         lse[0, i] = h
         lse[1, i] = e
-        lse[2, i] = radius if valid and abs(small) < 2.0**-33 else math.inf
+        lse[2, i] = radius if valid and abs(small) < 2.0**-40 else math.inf
         if not (lse[2, i] <= request * max(1.0, abs(h))):
             good = False
         certified[i] = 1 if good else 0

@@ -13,7 +13,7 @@ from references.fast.compiled import kernel
 from references.fast.doubledouble import divide, fast_two_sum, multiply, two_sum
 from references.fast.exponential import exponentials
 from references.fast.inputs import FLOOR, Booleans, extra_bits
-from references.fast.quotient import ABOVE
+from references.fast.quotient import ABOVE, U
 from references.fast.slicing import Indices
 
 GROUP = 64  # terms added up before they join the double-double sum
@@ -95,9 +95,11 @@ class _Weighed:
     sums: Array
 
     @property
-    def error(self) -> float:
-        """Relative of l, absolute of ln l."""
-        return float(RELATIVE + PER_TERM * self.x.shape[1])
+    def error(self) -> Array:
+        """Relative of l, absolute of ln l; (rows, 1)."""
+        small = np.abs(self.sums[3])
+        error = RELATIVE + PER_TERM * self.x.shape[1] + 4.0 * U * small
+        return np.where(small < 2.0**-40, error, np.inf)[:, None]
 
 
 def _weighed(x: Array) -> _Weighed:
@@ -120,7 +122,7 @@ def _log_softmax(w: _Weighed) -> tuple[Array, Array, Array]:
 def _logsumexp(w: _Weighed) -> tuple[Array, Array, Array]:
     s, error = _two_sums(w.sums[4], w.sums[2])
     h, e = _two_sums(s, error + w.sums[3])
-    return h, e, w.error + 2.0**-101 * (np.abs(h) + w.sums[2])
+    return h, e, w.error[:, 0] + 2.0**-101 * (np.abs(h) + w.sums[2])
 
 
 def _two_sums(a: Array, b: Array) -> tuple[Array, Array]:

@@ -74,7 +74,7 @@ def differences(
                 them; start ... tail: the list of K; q_first, q_rest: (d, r); left: (n_k, 2 kept),
                 exact and rounded products of what the slices leave of the rows left_rows;
                 h, e: (>= (j1 - j0) r,).
-    Guarantee   part 2: an error of 2^-101 (|x| + 2 scale reach) beside those of the rounded
+    Guarantee   part 2: an error of 2^-100 (|x| + 2 scale reach) beside those of the rounded
                 products; |e| <= u |h|.
     Requires    scale_h >= 0.
     Special     none.
