@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import verify
-from verify import families, grades
+from verify import backing, families, grades
 from verify.case import Case, Plan, Profile
 from verify.certificate import (
     Certificate,
@@ -47,6 +47,7 @@ class Campaign:
 
     only      the families to run (None: all)
     command   the command line that asked for it, for the certificate
+    commitment   the hash of a blind seed, told before the kernel was called
     """
 
     kernel: Kernel
@@ -59,6 +60,7 @@ class Campaign:
     warnings: tuple[str, ...] = ()
     resume: bool = False
     isolation: str = "worker process"
+    commitment: str | None = None
 
     @property
     def stem(self) -> str:
@@ -183,12 +185,14 @@ def certify(
         records=records,
         skipped=skipped,
         environment=environment(kernel),
-        oracle={"tier": bench.oracle.tier, "audited_rows": bench.oracle.audits},
+        oracle={"tier": bench.oracle.route, "audited_rows": bench.oracle.audits},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 2),
         command=campaign.command,
         isolation=campaign.isolation,
         expected="unavailable" if kernel.unavailable else kernel.expected,
+        selftest=backing.summary(),
+        commitment=campaign.commitment,
         warnings=campaign.warnings,
     )
 

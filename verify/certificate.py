@@ -7,6 +7,7 @@ a report, and nothing in a report comes from elsewhere.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -123,6 +124,7 @@ class Certificate:
                   INCONCLUSIVE
     throughput    timings as `verify.throughput.Timing.to_json` gives them
     selftest      summary of the selftest that backs the judge, or None
+    commitment    hash of a seed that was drawn after the kernel was loaded, told before it ran
     exit_status   what `attncert certify` ends with for this certificate
     """
 
@@ -146,6 +148,7 @@ class Certificate:
     isolation: str = "worker process"
     expected: str = "pass"
     selftest: Mapping[str, Any] | None = None
+    commitment: str | None = None
     warnings: tuple[str, ...] = ()
     throughput: tuple[Mapping[str, Any], ...] = ()
     schema: int = SCHEMA_VERSION
@@ -214,6 +217,8 @@ def recheck(certificate: Certificate) -> list[str]:
         if r.verdict is Verdict.FAIL and r.check == "bound" and not f.error > f.bound:
             wrong.append(f"{r.case}: FAIL with error {f.error:g} within the bound {f.bound:g}")
     accounted = len(certificate.records) + len(certificate.skipped)
+    if certificate.commitment not in (None, commitment(certificate.seed)):
+        wrong.append("the seed is not the one that was committed to")
     if accounted != certificate.planned:
         wrong.append(f"{certificate.planned} cases planned, {accounted} accounted for")
     verdict = overall(certificate.records, certificate.planned, len(certificate.skipped))
@@ -222,6 +227,11 @@ def recheck(certificate: Certificate) -> list[str]:
     if certificate.exit_status != exit_status(verdict, certificate.records):
         wrong.append(f"the exit status {certificate.exit_status} does not follow from the verdict")
     return wrong
+
+
+def commitment(seed: int) -> str:
+    """The hash that binds to a seed of 128 bits without telling it."""
+    return hashlib.sha256(f"attncert seed {seed}".encode()).hexdigest()
 
 
 def write(certificate: Certificate, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 from verify import families
 from verify.campaign import Campaign, command_line, execute, prepare_folder
 from verify.case import Profile
-from verify.certificate import Certificate, Record
+from verify.certificate import Certificate, Record, commitment
 from verify.errors import UnusableError, UsageError
 from verify.formats import Format
 from verify.in_process import InProcess
@@ -26,6 +27,7 @@ class Request:
 
     function     a kernel that no other process can import (a closure): it runs in this process
     in_process   run any kernel in this process, for debugging
+    blind        draw a fresh seed after a kernel is loaded, and commit to it before it runs
     """
 
     kernels: tuple[str, ...]
@@ -41,6 +43,7 @@ class Request:
     seconds: float = 60.0
     memory_bytes: int = 0
     in_process: bool = False
+    blind: bool = False
     function: Callable[..., Any] | None = None
 
 
@@ -70,6 +73,10 @@ def certify_all(request: Request, listener: Listener | None = None) -> list[Cert
     Raises      UsageError for names that do not exist, UnusableError for what cannot run here.
     """
     listener = listener or Silence()
+    if request.blind and (request.resume or request.seed):
+        raise UsageError(
+            "--blind-seed draws a fresh seed: it goes with neither --seed nor --resume"
+        )
     for name in request.only or ():
         families.family(name)
     folder = prepare_folder(request.folder) if request.folder else None
@@ -80,8 +87,9 @@ def certify_all(request: Request, listener: Listener | None = None) -> list[Cert
         for name in request.kernels:
             kernel = loaded(worker, name, request)
             bench = replace(bench, bounds={})
+            seeded = replace(request, seed=secrets.randbits(128)) if request.blind else request
             for fmt in formats_named(request.formats, kernel):
-                campaign = campaign_of(kernel, fmt, request)
+                campaign = campaign_of(kernel, fmt, seeded)
                 listener.starting(campaign)
                 certificate = execute(campaign, bench, folder, listener.progress)
                 listener.finished(certificate)
@@ -132,6 +140,7 @@ def campaign_of(
         command=command_line(),
         warnings=_warnings(kernel, request),
         resume=request.resume,
+        commitment=commitment(request.seed) if request.blind else None,
         isolation="in-process" if request.in_process or request.function else "worker process",
     )
 

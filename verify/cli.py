@@ -79,6 +79,12 @@ def app() -> None:
 @click.option("--family", "only", multiple=True, metavar="NAME", help="Only these families.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option(
+    "--blind-seed",
+    "blind",
+    is_flag=True,
+    help="Draw a seed after the kernel is loaded; print its hash before the run.",
+)
+@click.option(
     "--output",
     "folder",
     default=DEFAULT_OUTPUT,
@@ -126,6 +132,7 @@ def certify(**options: Any) -> None:
         seconds=options["timeout"],
         memory_bytes=int(options["memory"] * 2**30),
         in_process=options["in_process"],
+        blind=options["blind"],
     )
     from verify.terminal import Terminal
 

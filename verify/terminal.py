@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from verify.backing import NONE
 from verify.campaign import Campaign, file_stem
 from verify.certificate import Certificate, Record, plain
 from verify.judge import Verdict
@@ -46,6 +47,8 @@ class Terminal:
 
     def starting(self, campaign: Campaign) -> None:
         name = f"{campaign.kernel.name} {campaign.format.name} {campaign.device}"
+        if campaign.commitment is not None:
+            self.err.print(f"{name}: committed to seed {campaign.commitment}", markup=False)
         if self.quiet or not self.err.is_terminal:
             return
         from rich.progress import (
@@ -105,6 +108,8 @@ class Terminal:
         for certificate in certificates:
             for text in explanations(certificate, folder):
                 self.out.print(text, markup=False)
+        if certificates and not any(c.selftest for c in certificates):
+            self.out.print(NONE, markup=False)
         self.out.print(f"certificates: {folder}    next: attncert report {folder}", markup=False)
 
 

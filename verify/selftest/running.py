@@ -27,7 +27,11 @@ Progress = Callable[[Outcome], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What to run: formats, kernels (the beginnings of their names; None: all), all families or those of the table, seeds."""
+    """What to run: formats, kernels by the beginnings of their names (None: all), a seed.
+
+    full    all families instead of those of the table and two more
+    jobs    processes (0: one per core, at most 2)
+    """
 
     formats: tuple[str, ...] = FORMATS
     kernels: tuple[str, ...] | None = None
@@ -89,11 +93,15 @@ Task = tuple[list[Member], Request, Expected]
 
 def _in_parallel(tasks: list[Task], jobs: int) -> Iterator[list[Outcome]]:
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_run_group, task) for task in tasks]):
+        for done in as_completed([pool.submit(_run_whole_group, task) for task in tasks]):
             yield done.result()
 
 
-def _run_group(task: Task) -> list[Outcome]:
+def _run_whole_group(task: Task) -> list[Outcome]:
+    return list(_run_group(task))
+
+
+def _run_group(task: Task) -> Iterator[Outcome]:
     """Members of one operation, format and kind: they share truths, bounds and a worker."""
     group, request, expected = task
     first = group[0]
@@ -102,7 +110,8 @@ def _run_group(task: Task) -> list[Outcome]:
         fmt = format_named(first.format)
         bench = Bench(Oracle(audit=0), worker, grading=False)
         ground = Ground(first.operation, fmt, bench, request.seed)  # type: ignore[arg-type]
-        return [_hunted(m, ground, worker, request, expected) for m in group]
+        for member in group:
+            yield _hunted(member, ground, worker, request, expected)
 
 
 def _hunted(
