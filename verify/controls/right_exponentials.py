@@ -29,10 +29,14 @@ class FoldedScale(Online):
 
 @right("exp2-folded-scale", "exp2 with log2(e) folded into the scale")
 def exp2_folded_scale(block: int = 16) -> Kernel:
-    """Same count of roundings as exp; options that act on natural scores are not claimed."""
+    """Same count of roundings as exp; options that act on natural scores are not claimed.
+
+    s log2(e) overflows from |s| = 2.36e38 on.
+    """
     return FoldedScale(block=block).kernel(
         deterministic=True,
         one_key_exact=True,
+        score_limit=2e38,
         without=("softcap", "bias", "sinks", "return_lse"),
     )
 

@@ -257,7 +257,7 @@ def flash(
     model={name: flash_model(name) for name in DTYPES},
     corner="top-left",
     masked_nonfinite="leaks",
-    empty_row="any",  # the log-sum-exp of an empty row is 0 there; torch does not document it
+    empty_lse="0",  # as found; torch does not document it
     without=("d_v", "gqa", "empty"),
     unavailable=_needs(SDPBackend.FLASH_ATTENTION, "cpu"),
     source=SOURCE,
