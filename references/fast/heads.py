@@ -196,7 +196,7 @@ class _Run:
             nan &= self._meets(extras, np.arange(self.call.k.shape[2])).any(axis=1)
             nan |= self._meets(extras, share.nan_keys).any(axis=1)
             self._put_nan(head, np.flatnonzero(nan))
-        return ~bad
+        return np.logical_not(bad)
 
     def _put_nan(self, head: Head, rows: Indices) -> None:
         for part in (self.truth.output, self.truth.lse):

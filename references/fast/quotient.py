@@ -99,7 +99,8 @@ def finish(
         n = float(keys[i])
         lost = sums[5, i] * ABOVE
         error_l = relative[i] * lh[i] + (GROUP + 4) * U * lost + n * DROPPED + 2.0**-102 * lh[i]
-        valid = relative[i] < DOMAIN and error_l < 2.0**-30 * lh[i] and lh[i] < math.inf
+        valid = 0.0 <= relative[i] < DOMAIN and 0.0 <= error_l < 2.0**-30 * lh[i]
+        valid = valid and lh[i] < math.inf
         good = valid
         for k in range(d):
             nh, nl = two_sum(n_h[k, i], n_l[k, i])
@@ -114,9 +115,10 @@ def finish(
             radius = (error + abs(qh) * error_l) / lh[i] * ABOVE + 2.0**-99 * abs(qh)
             output[0, i, k] = qh
             output[1, i, k] = ql
-            output[2, i, k] = radius if valid and radius < math.inf else math.inf
+            sound = valid and 0.0 <= radius < math.inf
+            output[2, i, k] = radius if sound else math.inf
             output[3, i, k] = a / lh[i]
-            if not (radius * ABOVE <= request * output[3, i, k]):
+            if not (sound and radius * ABOVE <= request * output[3, i, k]):
                 good = False
         ph, pl = multiply(lh[i], ll[i], wh[i], wl[i])
         s, e = two_sum(ph, -1.0)
@@ -130,6 +132,6 @@ def finish(
         lse[0, i] = h
         lse[1, i] = e
         lse[2, i] = radius if valid and abs(small) < 2.0**-40 else math.inf
-        if not (lse[2, i] <= request * max(1.0, abs(h))):
+        if not (lse[2, i] < math.inf and lse[2, i] <= request * max(1.0, abs(h))):
             good = False
         certified[i] = 1 if good else 0
