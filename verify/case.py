@@ -117,6 +117,19 @@ class Inputs:
     def values(self, name: str) -> Array | None:
         return self.tensors[name].values if name in self.tensors else None
 
+    def of_queries(self, start: int, stop: int) -> Inputs:
+        """The inputs of a range of queries (masks and biases narrowed with them)."""
+        tensors = dict(self.tensors)
+        q = tensors["q"]
+        tensors["q"] = Tensor(q.format, q.bits[:, :, start:stop])
+        if "bias" in tensors and tensors["bias"].shape[-2] > 1:
+            bias = tensors["bias"]
+            tensors["bias"] = Tensor(bias.format, bias.bits[..., start:stop, :])
+        mask = self.mask
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask[..., start:stop, :]
+        return Inputs(tensors, mask)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over names, formats, shapes and little-endian bits: the inputs' identity."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from references.enclosure import FINITE, Enclosure
 from verify import grades
 from verify.arithmetic import Preset
-from verify.bounds import Bound, bound
+from verify.bounds import Bound, bound, joined
 from verify.case import Case, Inputs
 from verify.certificate import Finding, Record
 from verify.errors import IntegrityError, KernelError
@@ -33,6 +33,10 @@ from verify.truth import Oracle, Truth
 from verify.worker import Answer, Output
 
 Array = NDArray[np.float64]
+
+# Above this many scores a bound is computed range by range, and neither grades nor the range of
+# scores are.
+MANY_SCORES = 2**22
 
 
 class Runner(Protocol):
@@ -73,6 +77,9 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     started = time.perf_counter()
     inputs = case.build()
     operation = kernel.resolve(case.operation, _head_dimension(inputs))
+    beyond = _beyond_domain(kernel, operation, inputs, bench.oracle)
+    if beyond is not None:
+        return _failed(case, operation, inputs, Verdict.OUT_OF_SCOPE, "bound", beyond)
     try:
         answer = run(kernel, operation, inputs, bench)
     except IntegrityError as error:
@@ -88,13 +95,27 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if answer.alias is not None and record.verdict is not Verdict.FAIL:
         reason = f"the output shares its memory with {answer.alias}"
         record = replace(record, verdict=Verdict.ERROR, check="alias", reason=reason)
-    record = replace(record, scores=score_range(operation, inputs, bench.oracle))
+    if scores_of(inputs) <= MANY_SCORES:
+        record = replace(record, scores=score_range(operation, inputs, bench.oracle))
     if case.unrounded is not None:
         found = input_rounding(case, kernel, operation, truth, bench.oracle)
         record = replace(record, metrics={**record.metrics, "input_rounding": found})
-    if bench.grading:
+    if bench.grading and scores_of(inputs) <= MANY_SCORES:
         record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
     return replace(record, seconds=round(time.perf_counter() - started, 4))
+
+
+def _beyond_domain(
+    kernel: Kernel, operation: Operation, inputs: Inputs, oracle: Oracle
+) -> str | None:
+    """Why the scores lie outside the domain that the kernel declares, or None."""
+    limit = kernel.declaration.score_limit
+    if limit is None:
+        return None
+    found = score_range(operation, inputs, oracle)
+    if found is None or max(abs(s) for s in found) <= limit:
+        return None
+    return f"scores up to {max(abs(s) for s in found):.4g}; the kernel declares {limit:.4g}"
 
 
 def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> Answer:
@@ -132,9 +153,30 @@ def bound_of(operation: Operation, inputs: Inputs, models: Preset, bench: Bench)
     """The bound of a case under a model; computed once."""
     key = (operation, inputs.digest, models)
     if key not in bench.bounds:
-        decomposition = bench.oracle.decomposition(operation, inputs)
-        bench.bounds[key] = bound(operation, inputs, decomposition, models)
+        bench.bounds[key] = _bound(operation, inputs, models, bench.oracle)
     return bench.bounds[key]
+
+
+def _bound(operation: Operation, inputs: Inputs, models: Preset, oracle: Oracle) -> Bound:
+    """The bound, computed for ranges of queries where all scores at once would fill the memory."""
+    if scores_of(inputs) <= MANY_SCORES:
+        return bound(operation, inputs, oracle.decomposition(operation, inputs), models)
+    n_q, n_k = inputs["q"].shape[2], inputs["k"].shape[2]
+    step = max(1, MANY_SCORES // (4 * n_k * inputs["q"].shape[0] * inputs["q"].shape[1]))
+    parts = []
+    for start in range(0, n_q, step):
+        queries = (start, min(start + step, n_q))
+        decomposition = oracle.decomposition(operation, inputs, queries)
+        parts.append(bound(operation, inputs.of_queries(*queries), decomposition, models))
+    return joined(parts)
+
+
+def scores_of(inputs: Inputs) -> int:
+    """How many scores a case of attention has; 0 for a softmax."""
+    if "q" not in inputs.tensors:
+        return 0
+    batch, heads, n_q, _ = inputs["q"].shape
+    return batch * heads * n_q * inputs["k"].shape[2]
 
 
 def decide(

@@ -56,12 +56,18 @@ class Oracle:
     audits    rows checked so far against mpmath.
     """
 
-    def __init__(self, tier: str = "arb", audit: int = 1) -> None:
+    def __init__(self, tier: str = "fast", audit: int = 1) -> None:
         self.tier = tier
         self.audit = audit
         self.audits = 0
         self._memory: dict[Any, Any] = {}
         self._surer: Oracle | None = None
+
+    @property
+    def route(self) -> str:
+        """The tier that answers: `tier`, or the next one where its assumptions fail here."""
+        name: str = references.route(self.tier)[0]
+        return name
 
     def truth(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
         """The truth of a case for a kernel with these declarations."""
@@ -110,15 +116,20 @@ class Oracle:
                 require_overlap(a, b, f"tiers {self.tier} and arb")
         return second
 
-    def decomposition(self, operation: Operation, inputs: Inputs) -> Decomposition:
-        """Scores, probabilities and row sums, from which bounds are made."""
+    def decomposition(
+        self, operation: Operation, inputs: Inputs, queries: tuple[int, int] | None = None
+    ) -> Decomposition:
+        """Scores, probabilities and row sums, from which bounds are made; of a range of queries
+        where one is given, and then not remembered."""
 
         def compute() -> Decomposition:
             if operation.name != "attention":
                 return decompose_softmax(inputs["x"].values)
             q, k, v, options = _arguments(operation, inputs)
-            return decompose(q, k, v, **options)
+            return decompose(q, k, v, **options, queries=queries)
 
+        if queries is not None:
+            return compute()
         return self._once(("decomposition", operation, inputs.digest), compute)
 
     def _softmax(self, operation: Operation, inputs: Inputs) -> Truth:

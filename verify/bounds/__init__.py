@@ -15,11 +15,20 @@ from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, Preset
 from verify.bounds.attention import attention_bound_of_models
 from verify.bounds.softmax import softmax_bound_of_models
-from verify.bounds.statement import FLAGS, STAGES, Bound
+from verify.bounds.statement import FLAGS, STAGES, Bound, joined
 from verify.case import Inputs
 from verify.operation import Operation
 
-__all__ = ["FLAGS", "STAGES", "Bound", "Models", "attention_bound", "bound", "softmax_bound"]
+__all__ = [
+    "FLAGS",
+    "STAGES",
+    "Bound",
+    "Models",
+    "attention_bound",
+    "bound",
+    "joined",
+    "softmax_bound",
+]
 
 Models = Preset | ArithmeticModel | Sequence[ArithmeticModel]
 

@@ -88,3 +88,29 @@ def _larger(a: Bound, b: Bound) -> Bound:
             else a.lse_flagged | b.lse_flagged
         ),
     )
+
+
+def joined(bounds: Sequence[Bound]) -> Bound:
+    """One bound out of those of consecutive ranges of queries (axis 2)."""
+
+    def along(arrays: Sequence[Array | Booleans]) -> Array:
+        return np.concatenate(list(arrays), axis=2)
+
+    reasons = sorted({name for b in bounds for name in b.flag_reasons})
+    return Bound(
+        total=along([b.total for b in bounds]),
+        probable=along([b.probable for b in bounds]),
+        flagged=np.asarray(along([b.flagged for b in bounds]), np.bool_),
+        flag_reasons={
+            name: np.asarray(
+                along([b.flag_reasons.get(name, np.zeros_like(b.flagged)) for b in bounds]),
+                np.bool_,
+            )
+            for name in reasons
+        },
+        parts={name: along([b.parts[name] for b in bounds]) for name in bounds[0].parts},
+        lse=along([b.lse for b in bounds if b.lse is not None]),
+        lse_flagged=np.asarray(
+            along([b.lse_flagged for b in bounds if b.lse_flagged is not None]), np.bool_
+        ),
+    )
