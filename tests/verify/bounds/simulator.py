@@ -289,6 +289,8 @@ def _part(
     rows, d_v = len(problem.q), problem.v.shape[1]
     state = State(np.full(rows, -np.inf), np.zeros(rows), np.zeros((rows, d_v)))
     weights: list[tuple[Array, Array, Array]] = []
+    if sink and problem.sink is not None and model.block is None and model.shift:
+        state.m = _sink_score(problem.sink, exponent, rows)  # one block: one maximum of everything
     for block in _blocks(model, keys):
         _visit(problem, exponent, state, s[:, block], problem.v[block], weights)
     if sink and problem.sink is not None:
@@ -355,9 +357,7 @@ def _visit(
 
 def _visit_sink(sink: float, exponent: Exponent, state: State) -> None:
     model = exponent.machine.model
-    value = exponent.machine.r(np.full(len(state.l), sink))
-    if model.stored_scores:
-        value = rounded(value, model.stored_scores)
+    value = _sink_score(sink, exponent, len(state.l))
     before = state.m
     if model.shift:
         state.m = np.maximum(state.m, value)
@@ -366,6 +366,12 @@ def _visit_sink(sink: float, exponent: Exponent, state: State) -> None:
     state.l = rounded(state.l * alpha, model.row_sum.format)
     state.l = row_total(model, state.l, e)
     state.o = rounded(state.o * alpha[:, None], "fp32")
+
+
+def _sink_score(sink: float, exponent: Exponent, rows: int) -> Array:
+    value = exponent.machine.r(np.full(rows, sink))
+    stored = exponent.machine.model.stored_scores
+    return rounded(value, stored) if stored else value
 
 
 def _stored_p(model: ArithmeticModel, p: Array) -> Array:
