@@ -210,6 +210,12 @@ def publish(folder: Path, profile: Any, kernels: tuple[str, ...], quiet: bool) -
     "--output", "folder", type=click.Path(path_type=Path), help="Folder for selftest.json."
 )
 @click.option("--write-expected", is_flag=True, help="Write the table of expected kills anew.")
+@click.option(
+    "--peers", "other", flag_value="peers", help="What other projects' gates say instead."
+)
+@click.option(
+    "--power", "other", flag_value="power", help="The smallest planted error that is refuted."
+)
 def selftest(**options: Any) -> None:
     """Judge the judge: refute every broken kernel, no right one, and catch every cheat.
 
@@ -218,16 +224,21 @@ def selftest(**options: Any) -> None:
     happens.
     """
     from verify.selftest.command import selftest as run
+    from verify.selftest.command import tell_peers, tell_power
     from verify.selftest.running import Request
 
+    folder, as_json = options["folder"], options["as_json"]
+    formats = tuple(options["formats"].split(","))
+    if options["other"] is not None:
+        tell = tell_peers if options["other"] == "peers" else tell_power
+        sys.exit(tell(formats, folder, as_json=as_json))
     request = Request(
-        formats=tuple(options["formats"].split(",")),
+        formats=formats,
         kernels=options["kernels"] or None,
         full=options["full"],
         seed=options["seed"],
         jobs=options["jobs"],
     )
-    folder, as_json = options["folder"], options["as_json"]
     sys.exit(run(request, folder, as_json=as_json, write_expected=options["write_expected"]))
 
 

@@ -117,3 +117,33 @@ def kept(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, str]]]:
         if outcome.kernel.startswith("control-"):
             found.setdefault(outcome.kernel, {})[outcome.format] = worth_keeping(outcome)
     return found
+
+
+def peers_lines(found: dict[str, Any]) -> list[str]:
+    """One line for each control and format: the gates that would have let it pass."""
+    lines = [f"{name}: {gate['rule']}" for name, gate in found["gates"].items()]
+    for kernel, formats in found["kernels"].items():
+        for fmt, answers in formats.items():
+            passed = [gate for gate, word in answers.items() if word == "accepted"]
+            asked = sum(1 for word in answers.values() if word)
+            told = f"accepted by {len(passed)} of {asked}: {', '.join(passed)}"
+            lines.append(
+                f"{kernel + ' ' + fmt:52} {told if passed else f'rejected by all {asked}'}"
+            )
+    return lines
+
+
+def power_lines(found: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """One line for each format, family and n."""
+    lines = []
+    for fmt, by_family in found.items():
+        for family, by_n in by_family.items():
+            for n, cell in by_n.items():
+                sizes = [
+                    f"{name} {size:.2g}" if isinstance(size, float) else f"{name} {size}"
+                    for name, size in cell.items()
+                ]
+                same = set(cell.values())
+                told = str(next(iter(same))) if len(same) == 1 else ", ".join(sizes)
+                lines.append(f"{fmt} {family + ' n_k=' + n:36} {told}")
+    return lines

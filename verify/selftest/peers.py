@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verify.case import Arrays, Axes, Case, Inputs, Plan
 from verify.errors import KernelError
-from verify.formats import Format
+from verify.formats import Format, format_named
 from verify.integers import Draws
 from verify.kernel import Kernel
 from verify.operation import Operation
 from verify.pipeline import Bench, run
+from verify.selftest.expected import table as expected_table
+from verify.selftest.hunt import load
+from verify.selftest.plan import members
+from verify.selftest.running import MEMORY
+from verify.truth import Oracle
+from verify.worker import Worker
 
 Array = NDArray[np.float64]
 Accepts = Callable[["Sides", Format], bool]
@@ -253,3 +260,23 @@ def _visible(operation: Operation, n_q: int, n_k: int) -> NDArray[np.bool_]:
     if operation.window is not None:
         keep &= (j >= i - operation.window[0]) & (j <= i + operation.window[1])
     return keep
+
+
+def table(formats: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
+    """Control -> format -> gate -> 'accepted', 'rejected' or '' (not applicable)."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    with Worker(seconds=20.0, memory_bytes=MEMORY) as worker:
+        described = worker.list_kernels()
+        bench = Bench(Oracle(audit=0), worker, grading=False)
+        for m in members(described, expected_table()):
+            if m.kind != "cheat" and m.operation == "attention" and m.format in formats:
+                fmt = format_named(m.format)
+                row = found.setdefault(m.kernel, {}).setdefault(m.format, {})
+                for gate in GATES:
+                    kernel = load(worker, m.kernel)
+                    row[gate.name] = WORDS[accepts(gate, kernel, fmt, bench, seed)]
+    rules = {g.name: {"rule": g.rule, "source": g.source} for g in GATES}
+    return {"gates": rules, "kernels": found}
+
+
+WORDS = {True: "accepted", False: "rejected", None: ""}

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,8 @@ from verify.metrics import error_interval
 from verify.operation import OperationName
 from verify.pipeline import Bench, bound_of, output_limits
 from verify.selftest.hunt import LEFT_OUT
-from verify.truth import Truth
+from verify.truth import Oracle, Truth
+from verify.worker import Worker
 
 Array = NDArray[np.float64]
 SIZES = tuple(2.0 ** (-k / 2) for k in range(54))  # 1 down to 2^-26.5, half a binade each
@@ -69,9 +69,10 @@ def undeclared(operation: OperationName, fmt: Format) -> Kernel:
     )
 
 
-def power(fmt: Format, bench: Bench, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+def power(fmt: Format, only: tuple[str, ...] | None = None) -> dict[str, dict[str, Cell]]:
     """Family -> n -> the smallest refuted size of each defect, for attention in one format."""
     plan = Plan("attention", fmt)
+    bench = Bench(Oracle(audit=0), Worker(), grading=False)  # no kernel is run
     found: dict[str, dict[str, Cell]] = {}
     for name in only or [n for n in families.names() if n not in LEFT_OUT]:
         for n, subjects in _by_length(name, plan, bench).items():
