@@ -79,6 +79,12 @@ def certify_all(request: Request, listener: Listener | None = None) -> list[Cert
         )
     for name in request.only or ():
         families.family(name)
+    # One BLAS thread: the products are small, and idle threads that spin cost more than they give.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _certify(request, listener)
+
+
+def _certify(request: Request, listener: Listener) -> list[Certificate]:
     folder = prepare_folder(request.folder) if request.folder else None
     certificates = []
     oracle = Oracle()
