@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from threadpoolctl import threadpool_limits
+
 from verify import families
 from verify.campaign import Campaign, command_line, execute, prepare_folder
 from verify.case import Profile
