@@ -48,17 +48,17 @@ def available() -> str | None:
 
 
 @cache
-def _engine() -> tuple[ModuleType, ModuleType]:
+def _engine() -> tuple[ModuleType, ModuleType, ModuleType]:
     """The compiled parts; the first call of an installation compiles them."""
     from references.fast import compiled
 
     with compiled.cache():
-        from references.fast import assumptions, heads, rows
+        from references.fast import assumptions, heads, inputs, rows
     del assumptions
-    return heads, rows
+    return heads, rows, inputs
 
 
-def _ready() -> tuple[ModuleType, ModuleType]:
+def _ready() -> tuple[ModuleType, ModuleType, ModuleType]:
     """The compiled parts, after a look at the state of this thread.
 
     Raises      RuntimeError where the arithmetic is not what the proof needs.
@@ -76,13 +76,10 @@ def _ready() -> tuple[ModuleType, ModuleType]:
 def _rows(name: str, x: Array, radius: float) -> Enclosure:
     import numpy as np
 
-    from references.fast.inputs import require_binary32, require_radius
-
-    _, rows = _ready()
+    _, rows, inputs = _ready()
+    values = inputs.require_binary32("x", x).values
     with np.errstate(all="ignore"):
-        found: Enclosure = rows.enclose(
-            rows.RULES[name], require_binary32("x", x), require_radius(radius)
-        )
+        found: Enclosure = rows.enclose(rows.RULES[name], values, inputs.require_radius(radius))
     return found
 
 
@@ -161,17 +158,14 @@ def attention(
     """
     import numpy as np
 
-    from references.fast.inputs import Call, require_binary32, require_radius
-
-    engine, _ = _ready()
-    call = Call(
-        require_binary32("q", q),
-        require_binary32("k", k),
-        require_binary32("v", v),
+    engine, _, inputs = _ready()
+    tensors = [inputs.require_binary32(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
+    call = inputs.Call(
+        *(tensor.values for tensor in tensors), tuple(tensor.finite for tensor in tensors),
         scale, causal, corner, window, mask,
-        None if bias is None else require_binary32("bias", bias), softcap,
-        None if sinks is None else require_binary32("sinks", sinks),
+        None if bias is None else inputs.require_binary32("bias", bias).values, softcap,
+        None if sinks is None else inputs.require_binary32("sinks", sinks).values,
     )  # fmt: skip
     with np.errstate(all="ignore"):
-        found: AttentionTruth = engine.attention(call, require_radius(radius), threads)
+        found: AttentionTruth = engine.attention(call, inputs.require_radius(radius), threads)
     return found

@@ -27,7 +27,7 @@ from references.fast.weights import (
     twice_quotients,
 )
 
-PANEL = 8  # chunks whose p, scores and products stay in the second-level cache
+PANEL = 4  # chunks whose scores, p and products stay in the second-level cache
 STATIC = 2.0**-91  # relative error of every p: exp, scaling and shift on [X_MIN, 0]
 
 _NONE = np.empty((0, 0))
@@ -175,6 +175,8 @@ def _slices(q: Array, keys: Keys) -> _Slices:
     slices = flat[: d * count * rows].reshape(d, count * rows)
     first = slices if count == 1 else slices[:, :rows].copy()
     left = left[: 2 * d * kept].reshape(d, 2 * kept)
+    if kept == 0:
+        return _Slices(count, slices, first, rest, size, _NO_ROWS, left, _NO_SINKS)
     after = left[:, kept:]
     sums = (np.count_nonzero(after, axis=0) + 4.0) * np.abs(after).sum(axis=0)
     return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums)
@@ -275,11 +277,10 @@ def _general(
 
 
 def _no_list(n: int) -> Cut:
-    nothing = np.zeros((2, 0))
+    nothing = np.empty((0, 0))
     return Cut(
-        _NONE, np.zeros(n + 1, np.int64), _NO_ROWS, _NO_SINKS, _NO_SINKS, nothing, nothing,
-        _NO_SINKS, _NO_SINKS,
-    )  # fmt: skip
+        nothing, np.zeros(n + 1, np.int64), _NO_ROWS, _NO_SINKS, _NO_SINKS, _NO_SINKS, nothing
+    )
 
 
 @dataclass(frozen=True)

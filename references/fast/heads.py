@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,7 @@ from references.fast.threads import each, one_blas_thread
 
 BLOCK = 64  # rows at a time: the width of the vector loops
 SLICES = {FAST: 3, FAST_PLUS: 4}
+_NO_KEYS = np.empty(0, np.int64)
 KEEP_SCRATCH = 4096  # keys; above, memory of the block is given back after the call
 Head = tuple[int, int]
 
@@ -44,9 +45,9 @@ class _Share:
 
     keys: Keys
     values: Values
-    bad_keys: Booleans  # (n_k,), some element not finite
-    nan_keys: Booleans
-    bad_values: Indices  # keys whose v is not finite
+    bad_keys: Indices  # keys with an element that is not finite
+    nan_keys: Indices
+    bad_values: Indices
 
 
 def _unknown(shape: tuple[int, ...], rows: tuple[int, ...]) -> Enclosure:
@@ -100,11 +101,13 @@ class _Run:
     def _share(self, pair: Head, threads: int) -> None:
         b, kv = pair
         k, v = self.call.k[b, kv], self.call.v[b, kv]
-        fine_k, fine_v = np.isfinite(k), np.isfinite(v)
+        _, fine_k, fine_v = self.call.finite
         share = _Share(
-            prepare_keys(k if fine_k.all() else np.where(fine_k, k, 0.0)),
-            prepare_values(v if fine_v.all() else np.where(fine_v, v, 0.0)),
-            ~fine_k.all(axis=1), np.isnan(k).any(axis=1), np.flatnonzero(~fine_v.all(axis=1)),
+            prepare_keys(k if fine_k else np.where(np.isfinite(k), k, 0.0)),
+            prepare_values(v if fine_v else np.where(np.isfinite(v), v, 0.0)),
+            _NO_KEYS if fine_k else np.flatnonzero(~np.isfinite(k).all(axis=1)),
+            _NO_KEYS if fine_k else np.flatnonzero(np.isnan(k).any(axis=1)),
+            _NO_KEYS if fine_v else np.flatnonzero(~np.isfinite(v).all(axis=1)),
         )  # fmt: skip
         for h in range(kv * self.call.group, (kv + 1) * self.call.group):
             self._head((b, h), share, threads)
@@ -132,38 +135,50 @@ class _Run:
                     extras.mask, np.where(plain[:, None], extras.bias, 0.0), extras.sink
                 )
         q = self.sign * q
-        for tier, slices in SLICES.items():
-            chosen = self._blocks(np.flatnonzero(plain & self.left[head]), tier)
-            each(
-                lambda rows, slices=slices, tier=tier: self._put(  # type: ignore[misc]
-                    head, rows, tier,
-                    compute(q, share.keys, share.values, self.rules, extras, rows, slices),
-                ),
-                chosen, threads,
-            )  # fmt: skip
+
+        def work(tier: int, rows: Indices) -> None:
+            def one(block: slice | Indices) -> None:
+                found = compute(
+                    q, share.keys, share.values, self.rules, extras, block, SLICES[tier]
+                )
+                self._put(head, block, tier, found)
+
+            each(one, _blocks(rows), threads)
+
+        self._climb(head, np.flatnonzero(plain), work)
         if share.bad_values.size:
             self._special_columns(head, share, extras, plain & ~self.left[head])
 
-    def _blocks(self, rows: Indices, tier: int) -> Iterator[slice | Indices]:
-        """Fixed blocks in the first tier, so that a plain row depends on no other."""
-        whole = rows.size == self.call.q.shape[2]
-        for first in range(0, rows.size, BLOCK):
-            block = rows[first : first + BLOCK]
-            yield slice(first, first + block.size) if whole else block
+    def _climb(self, head: Head, rows: Indices, work: Callable[[int, Indices], None]) -> None:
+        """The first block says whether three slices will do for the others."""
+        left = self.left[head]
+        work(FAST, rows[:BLOCK])
+        if 2 * np.count_nonzero(left[rows[:BLOCK]]) <= BLOCK:
+            work(FAST, rows[BLOCK:])
+        work(FAST_PLUS, rows[left[rows]])
 
     def _put(self, head: Head, rows: slice | Indices, tier: int, result: Result) -> None:
         """Rows that are certified; the others keep radius inf."""
+        keep, found, lse = rows, result.output, result.lse
         good = result.certified | result.empty
-        keep = np.arange(self.left.shape[2])[rows][good]
-        output, lse = self.truth.output, self.truth.lse
-        output.hi[head][keep], output.lo[head][keep], output.radius[head][keep] = result.output[
-            :3, good
-        ]
-        self.truth.magnitude[head][keep] = result.output[3, good]
-        lse.hi[head][keep], lse.lo[head][keep], lse.radius[head][keep] = result.lse[:, good]
-        output.tier[head][keep] = lse.tier[head][keep] = tier
+        if not good.all():
+            keep, found, lse = self._numbers(rows)[good], found[:, good], lse[:, good]
+        output = self.truth.output
+        for place, source in zip((output.hi, output.lo, output.radius), found, strict=False):
+            place[head][keep] = source
+        self.truth.magnitude[head][keep] = found[3]
+        part = self.truth.lse
+        for place, source in zip((part.hi, part.lo, part.radius), lse, strict=True):
+            place[head][keep] = source
+        if tier != FAST:
+            output.tier[head][keep] = part.tier[head][keep] = tier
         self.left[head][keep] = False
-        self._put_empty(head, np.arange(self.left.shape[2])[rows][result.empty])
+        if result.empty.any():
+            self._put_empty(head, self._numbers(rows)[result.empty])
+
+    def _numbers(self, rows: slice | Indices) -> Indices:
+        """The block's rows as numbers."""
+        return np.arange(self.left.shape[2])[rows] if isinstance(rows, slice) else rows
 
     def _put_empty(self, head: Head, rows: Indices) -> None:
         for array in (self.truth.output.hi, self.truth.output.lo, self.truth.output.radius):
@@ -175,9 +190,8 @@ class _Run:
 
     # --- rows and columns that are not plain -----------------------------------------------------
 
-    def _meets(self, extras: Extras, keys: Booleans | Indices) -> Booleans:
+    def _meets(self, extras: Extras, chosen: Indices) -> Booleans:
         """(n_q, keys): whether a row sees each of these keys."""
-        chosen = np.flatnonzero(keys) if keys.dtype == np.bool_ else keys
         first, stop = self.sight
         seen: Booleans = np.logical_and(first[:, None] <= chosen, chosen < stop[:, None])
         if extras.mask is not None:
@@ -186,8 +200,10 @@ class _Run:
 
     def _plain_rows(self, head: Head, q: Array, share: _Share, extras: Extras) -> Booleans:
         """Rows whose scores are all finite; those with a NaN are answered here."""
-        bad = ~np.isfinite(q).all(axis=1)
-        if share.bad_keys.any():
+        bad = np.zeros(len(q), np.bool_)
+        if not self.call.finite[0]:
+            bad |= ~np.isfinite(q).all(axis=1)
+        if share.bad_keys.size:
             bad |= self._meets(extras, share.bad_keys).any(axis=1)
         if extras.bias is not None and not np.isfinite(extras.bias).all():
             bad |= ~np.isfinite(extras.bias).all(axis=1)
@@ -219,6 +235,14 @@ class _Run:
             output.hi[where], output.lo[where], output.radius[where] = value, 0.0, 0.0
             output.classes[where] = classes
             self.truth.magnitude[where] = np.nan
+
+
+def _blocks(rows: Indices) -> Iterator[slice | Indices]:
+    """Blocks of rows; the partition depends on the rows alone."""
+    for start in range(0, rows.size, BLOCK):
+        block = rows[start : start + BLOCK]
+        whole = block[-1] - block[0] + 1 == block.size
+        yield slice(int(block[0]), int(block[-1]) + 1) if whole else block
 
 
 def _places(rows: Booleans, place: Booleans) -> tuple[Indices, Indices]:

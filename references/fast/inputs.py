@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
+from references.fast.compiled import kernel
 from references.fast.slicing import Indices
 
 Booleans = NDArray[np.bool_]
@@ -17,21 +18,44 @@ FLOOR = 2.0**-1072  # of any radius that is asked for: Arb's results end at 2^-1
 MOST_KEYS, MOST_FEATURES = 2**24, 2**18
 
 
-def require_binary32(name: str, x: Array) -> Array:
-    """x as a contiguous float64 array whose values binary32 holds.
+@kernel("i8(f8[::1])")
+def _first_wide(x: Array) -> int:
+    """The place of the first value that binary32 lacks; -1: none; -2: none, but not all finite."""
+    wide = 0
+    finite = 0
+    for i in range(x.size):
+        same = np.float64(np.float32(x[i])) == x[i]
+        wide += not same and x[i] == x[i]
+        finite += abs(x[i]) < np.inf
+    if wide == 0:
+        return -1 if finite == x.size else -2
+    for i in range(x.size):
+        if np.float64(np.float32(x[i])) != x[i] and x[i] == x[i]:
+            return i
+    return -1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A float64 array that holds binary32 values; `finite`: all of them are numbers."""
+
+    values: Array
+    finite: bool
+
+
+def require_binary32(name: str, x: Array) -> Tensor:
+    """x, contiguous, if binary32 holds its values.
 
     Raises      ValueError naming the first value that does not fit.
     """
     x = np.ascontiguousarray(x, dtype=np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        back = x.astype(np.float32).astype(np.float64)
-    if not np.array_equal(back, x, equal_nan=True):
-        wrong = x[(back != x) & ~np.isnan(x)][0]
+    place = _first_wide(x.reshape(-1))
+    if place >= 0:
+        wrong = float(x.reshape(-1)[place])
         raise ValueError(
-            f"{name} holds {float(wrong)!r} ({float(wrong).hex()}), which binary32 does not: "
-            "use references.exact"
+            f"{name} holds {wrong!r} ({wrong.hex()}), which binary32 does not: use references.exact"
         )
-    return x
+    return Tensor(x, place == -1)
 
 
 def require_radius(radius: float) -> float:
@@ -56,6 +80,7 @@ class Call:
     q: Array
     k: Array
     v: Array
+    finite: tuple[bool, bool, bool]  # all of q, k, v
     scale: float | None
     causal: bool
     corner: str

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from references.enclosure import Array
-from references.fast.slicing import SUM_SLACK, Cut, cut, product_unit, survey
+from references.fast.slicing import SUM_SLACK, Cut, cut, survey
 
 CHUNK = 64  # keys per exact product P V
 WIDE_BITS = (1 << 41) - 1  # set in a binary64 number of more than 12 significant bits
 # Bits of a slice of q and of p, for narrow (8- and 16-bit formats) and wide keys or values.
 QUERY_BITS = {True: 23, False: 18}
 WEIGHT_BITS = {True: 23, False: 19}
+LONG = 2048  # keys; above, wide values leave one bit more to p, and more to their list
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Values:
     """One kv head's V; `bits` is the width of a slice of p.
 
     Shapes      head, size: (chunks, d_v, CHUNK), the head of the cut and |v|, zeros below n_k;
-                columns: (5, d_v) = max |v|, sum |v|, unit of the head, and over the list's entries
-                of the column (N + 3) sum |v - head| and (N + 3) sum |tail|.
+                columns: (6, d_v) = max |v|, sum |v|, unit of the head, and over the list's N
+                entries of the column sum |v - head|, max |tail|, N.
     """
 
     cut: Cut
@@ -46,11 +47,6 @@ class Values:
     size: Array
     columns: Array
     bits: int
-
-
-def _finer(bits: int, terms: int) -> float:
-    """Grid of a list's middle part: `terms` entries of half a unit, times 2^bits, stay exact."""
-    return float(2.0 ** (bits - 54 + max(0, (terms - 1).bit_length())))
 
 
 def prepare_keys(k: Array) -> Keys:
@@ -64,11 +60,10 @@ def prepare_keys(k: Array) -> Keys:
     n, d = k.shape
     sums, columns = np.empty(n), np.empty((3, d))
     bits = QUERY_BITS[survey(k, CHUNK, sums, columns) & WIDE_BITS == 0]
-    made = cut(k, product_unit(sums, bits), np.ones(d), _finer(bits, d), n)
-    entries = 2.0 * made.row_entries + 6.0
-    rounded = (float((entries * made.by_row[1]).max()), float((entries * made.by_row[0]).max()))
-    rest = float(made.by_row[0].max())
-    return Keys(made, bits, float(sums.max()), rest, float(columns[0].max()) * SUM_SLACK, rounded)
+    made = cut(k, sums, True, bits, n)
+    rest, rests, tails = (float(x) for x in made.by_row)
+    biggest = float(columns[0].max()) * SUM_SLACK
+    return Keys(made, bits, float(sums.max()), rest, biggest, (tails, rests))
 
 
 def prepare_values(v: Array) -> Values:
@@ -82,17 +77,17 @@ def prepare_values(v: Array) -> Values:
     """
     n, d = v.shape
     sums, columns = np.empty(n), np.empty((3, d))
-    bits = WEIGHT_BITS[survey(v, CHUNK, sums, columns) & WIDE_BITS == 0]
+    narrow = survey(v, CHUNK, sums, columns) & WIDE_BITS == 0
+    bits = WEIGHT_BITS[narrow] + (n > LONG and not narrow)
     padded = -(-n // CHUNK) * CHUNK
-    unit = product_unit(columns[2], bits)
-    made = cut(v, np.ones(n), unit, _finer(bits, n), padded)
-    size = np.zeros((padded, d))
+    made = cut(v, columns[2], False, bits, padded)
+    size = np.empty((padded, d))
     np.abs(v, out=size[:n])
-    lists = (made.column_entries + 3.0) * made.by_column
-    stats = np.concatenate([columns[:2], unit[None], lists])
+    size[n:] = 0.0
+    stats = np.concatenate((columns[:2], made.by_column))
     return Values(made, _by_chunk(made.head), _by_chunk(size), stats, bits)
 
 
 def _by_chunk(x: Array) -> Array:
     """(chunks, d_v, CHUNK), a view."""
-    return x.reshape(-1, CHUNK, x.shape[1]).transpose(0, 2, 1)
+    return x.reshape(len(x) // CHUNK, CHUNK, x.shape[1]).transpose(0, 2, 1)

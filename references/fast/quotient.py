@@ -49,7 +49,7 @@ def finish(
     Output, radius, magnitude and LSE of a block of rows.
 
     Shapes      n_h, n_l, magnitude: (d_v, r), the sums of p v and p |v|; sums: (6, r) of
-                `cut_weights`; relative, keys, reference, certified: (r,); columns: (5, d_v) of
+                `cut_weights`; relative, keys, reference, certified: (r,); columns: (6, d_v) of
                 `Values`; sinks: (r,) or (0,);
                 output: (4, r, d_v) = hi, lo, radius, magnitude; lse: (3, r) = hi, lo, radius.
     Definition  O = N/l, magnitude = sum p |v| / l, LSE = reference scale + ln l.
@@ -65,10 +65,10 @@ def finish(
     else:
         last = 2.0 ** (-3 * bits - 2) + 2.0 ** (-2 * bits - 55)
     narrower = 2.0**-bits
+    left = narrower if slices == 3 else 2.0 ** (-2 * bits - 1)
     added = 8.0 * (chunks + 1) * (chunks + 1) * U * U
     panels = chunks // panel + 1
     steps = (chunk + panel + 2 * panels + 4) * U
-    listed = 1.0 + 0.5 * panels
     lh = np.empty(rows)
     ll = np.empty(rows)
     for i in range(rows):
@@ -97,6 +97,7 @@ def finish(
     exponentials(xh, xl, wh, wl, rows)
     for i in range(rows):
         n = float(keys[i])
+        inverse = 1.0 / lh[i]
         lost = sums[5, i] * ABOVE
         error_l = relative[i] * lh[i] + (GROUP + 4) * U * lost + n * DROPPED + 2.0**-102 * lh[i]
         valid = 0.0 <= relative[i] < DOMAIN and 0.0 <= error_l < 2.0**-30 * lh[i]
@@ -104,20 +105,24 @@ def finish(
         good = valid
         for k in range(d):
             nh, nl = two_sum(n_h[k, i], n_l[k, i])
-            qh, ql = divide(nh, nl, lh[i], ll[i])
+            q = nh * inverse
+            r = fma(-q, lh[i], nh) + fma(-q, ll[i], nl)
+            qh, ql = fast_two_sum(q, r * inverse)
             a = magnitude[k, i]
             top = columns[0, k] + columns[2, k]
             summed = min(columns[1, k], n * columns[0, k]) + n * columns[2, k]
             error = relative[i] * a + added * (a + narrower * summed + n * columns[2, k])
             error += steps * min(lost * top, last * summed)
-            error += U * listed * (narrower * columns[3, k] + columns[4, k])
+            listed = min(columns[5, k], float(chunk * panel)) + 3.0 * panels + 4.0
+            rest = min(columns[3, k], n * columns[2, k])
+            error += U * listed * (left * rest + columns[4, k] * lh[i] * ABOVE)
             error += n * DROPPED * top
-            radius = (error + abs(qh) * error_l) / lh[i] * ABOVE + 2.0**-99 * abs(qh)
+            radius = (error + abs(qh) * error_l) * inverse * ABOVE + 2.0**-99 * abs(qh)
             output[0, i, k] = qh
             output[1, i, k] = ql
             sound = valid and 0.0 <= radius < math.inf
             output[2, i, k] = radius if sound else math.inf
-            output[3, i, k] = a / lh[i]
+            output[3, i, k] = a * inverse
             if not (sound and radius * ABOVE <= request * output[3, i, k]):
                 good = False
         ph, pl = multiply(lh[i], ll[i], wh[i], wl[i])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 
+@cache
 def reciprocal_root(d: int) -> tuple[float, float]:
     """
     1/sqrt(d) as hi + lo.

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
-from references.fast.compiled import bits_of_float, kernel
+from references.fast.compiled import bits_of_float, inlined, kernel
 
 Indices = NDArray[np.int64]
 
-EXACT = 2.0**53  # every integer up to here is a binary64 number
+EXACT_BITS = 53  # every integer up to 2^53 is a binary64 number
 ROUNDER = 1.5 * 2.0**52  # (x + ROUNDER g) - ROUNDER g rounds |x| <= 2^51 g to the grid g
 SIGNIFICAND = (1 << 52) - 1
 SUM_SLACK = 1.0 + 2.0**-10  # over sums of |x|: their own rounding, and that of x to the grid
@@ -29,8 +29,9 @@ class Cut:
     """x = head + list; the entries start[j] to start[j + 1] of the list belong to the row j.
 
     Shapes      head: (>= n, d), zeros below n; start: (rows of head + 1,); column, middle, tail:
-                (entries,); by_row: (2, n) and by_column: (2, d): sum |rest| and sum |tail|;
-                row_entries: (n,), column_entries: (d,).
+                (entries,); by_row: (3,) = the maxima over rows of sum |rest|, (2 N + 6) sum |rest|
+                and (2 N + 6) sum |tail|, N = entries of the row; by_column: (4, d) = unit,
+                sum |rest|, max |tail|, entries of the column.
     Guarantee   exact: x_jc = head_jc + middle + tail for each entry (j, c), else x = head.
     """
 
@@ -41,14 +42,22 @@ class Cut:
     tail: Array
     by_row: Array
     by_column: Array
-    row_entries: Array
-    column_entries: Array
 
 
-def power_above(x: Array) -> Array:
-    """The least power of two >= x, elementwise; 0 for 0.  Exact."""
-    fraction, e = np.frexp(x)
-    return np.where(x > 0.0, np.ldexp(1.0, e - (fraction == 0.5)), 0.0)
+@inlined
+def product_unit(total: float, bits: int) -> float:
+    """
+    The finest grid g such that integers of `bits` bits times slices on g, summed, stay exact.
+
+    Shapes      total: at least sum |x| over the contraction, up to 2^-20 of itself.
+    Guarantee   2^bits (sum |x| (1 + 2^-10)) <= 2^53 g.
+    Special     0 for 0.
+    Source      docs/theory/fast-oracle.md, part 1.
+    """
+    fraction, e = math.frexp(total * SUM_SLACK)
+    if fraction == 0.5:
+        e -= 1
+    return math.ldexp(1.0, e + bits - EXACT_BITS) if total > 0.0 else 0.0
 
 
 @kernel("i8(f8[:,::1], i8, f8[::1], f8[:,::1])")
@@ -83,13 +92,14 @@ def survey(x: Array, chunk: int, row_sums: Array, columns: Array) -> int:
 
 
 @kernel(
-    "i8(f8[:,::1], f8[::1], f8[::1], f8, f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1],"
-    "f8[:,::1], f8[::1])"
+    "i8(f8[:,::1], f8[::1], b1, i8, f8, f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[::1],"
+    "f8[:,::1])"
 )
 def _cut(
     x: Array,
-    row_unit: Array,
-    column_unit: Array,
+    sums: Array,
+    by_rows: bool,
+    bits: int,
     finer: float,
     head: Array,
     start: Indices,
@@ -98,82 +108,75 @@ def _cut(
     tail: Array,
     by_row: Array,
     by_column: Array,
-    column_entries: Array,
 ) -> int:
     """Fills a `Cut`; returns the number of entries."""
     count = 0
     rows, d = x.shape
+    unit = np.empty(d)
+    by_row[:] = 0.0
+    by_column[:] = 0.0
+    for i in range(d):
+        unit[i] = 0.0 if by_rows else product_unit(sums[i], bits)
+        by_column[0, i] = unit[i]
     for j in range(rows):
         start[j] = count
+        if by_rows:
+            unit[:] = product_unit(sums[j], bits)
         most = 0.0
         for i in range(d):
-            rounder = ROUNDER * (row_unit[j] * column_unit[i])
+            rounder = ROUNDER * unit[i]
             head[j, i] = (x[j, i] + rounder) - rounder
             most = max(most, abs(x[j, i] - head[j, i]))
         if most == 0.0:
             continue
+        sum_rest = 0.0
+        sum_tail = 0.0
         for i in range(d):
             rest = x[j, i] - head[j, i]
             if rest != 0.0:
-                rounder = ROUNDER * (row_unit[j] * column_unit[i] * finer)
+                rounder = ROUNDER * (unit[i] * finer)
                 m = (rest + rounder) - rounder
                 column[count] = i
                 middle[count] = m
                 tail[count] = rest - m
                 count += 1
-                by_row[0, j] += abs(rest)
-                by_row[1, j] += abs(rest - m)
-                by_column[0, i] += abs(rest)
-                by_column[1, i] += abs(rest - m)
-                column_entries[i] += 1.0
+                sum_rest += abs(rest)
+                sum_tail += abs(rest - m)
+                by_column[1, i] += abs(rest)
+                by_column[2, i] = max(by_column[2, i], abs(rest - m))
+                by_column[3, i] += 1.0
+        entries = 2.0 * (count - start[j]) + 6.0
+        by_row[0] = max(by_row[0], sum_rest)
+        by_row[1] = max(by_row[1], entries * sum_rest)
+        by_row[2] = max(by_row[2], entries * sum_tail)
     start[rows:] = count
     head[rows:] = 0.0
     return count
 
 
-def cut(x: Array, row_unit: Array, column_unit: Array, finer: float, padded: int) -> Cut:
+def cut(x: Array, sums: Array, by_rows: bool, bits: int, padded: int) -> Cut:
     """
-    x in a first slice on the grid row_unit column_unit, a second on `finer` times it, the rest.
+    x in a first slice on the grid unit, a second on `finer` times it, and the rest.
 
-    Shapes      x: (n, d); row_unit: (n,); column_unit: (d,); padded >= n rows of head.
+    Shapes      x: (n, d); sums: (n,) by rows, else (d,); padded >= n rows of head.
+    Definition  unit = product_unit(sums) of the row or column; finer: as many entries as the
+                contraction has terms, each half a unit, times integers of `bits` bits, stay exact.
     Guarantee   that of `Cut`; |x - head| <= unit/2, |tail| <= finer unit/2.
-    Requires    |x| <= 2^51 unit; units and finer powers of two; finite x.
+    Requires    |x| <= sums; finite x; bits >= 2.
     Special     a unit of 0 where x is 0.
     Source      docs/theory/fast-oracle.md, part 1.
     """
     n, d = x.shape
+    terms = d if by_rows else n
+    finer = 2.0 ** (bits - EXACT_BITS - 1 + max(0, (terms - 1).bit_length()))
     head, start = np.empty((padded, d)), np.empty(padded + 1, np.int64)
     column, middle, tail = np.empty(n * d, np.int64), np.empty(n * d), np.empty(n * d)
-    by_row, by_column, entries = np.zeros((2, n)), np.zeros((2, d)), np.zeros(d)
+    by_row, by_column = np.empty(3), np.empty((4, d))
     count = _cut(
-        x,
-        row_unit,
-        column_unit,
-        finer,
-        head,
-        start,
-        column,
-        middle,
-        tail,
-        by_row,
-        by_column,
-        entries,
+        x, sums, by_rows, bits, finer, head, start, column, middle, tail, by_row, by_column
     )
-    return Cut(
-        head, start, column[:count].copy(), middle[:count].copy(), tail[:count].copy(),
-        by_row, by_column, np.diff(start[: n + 1]).astype(np.float64), entries,
-    )  # fmt: skip
-
-
-def product_unit(sums: Array, bits: int) -> Array:
-    """
-    The finest grid g such that integers of `bits` bits times slices on g, summed, stay exact.
-
-    Shapes      sums: (n,), at least sum |x| over the contraction, up to 2^-20 of itself.
-    Guarantee   2^bits (sum |x| (1 + 2^-10)) <= 2^53 g.
-    Source      docs/theory/fast-oracle.md, part 1.
-    """
-    return power_above(sums * SUM_SLACK) * (2.0**bits / EXACT)
+    lists = (column[:count].copy(), middle[:count].copy(), tail[:count].copy())
+    return Cut(head, start, *lists, by_row, by_column)
 
 
 @kernel("i8(f8[:,::1], i8, i8, f8[::1], f8[::1], f8[:,::1], f8[::1], i8[::1])")

@@ -163,13 +163,15 @@ def maxima(
     rows = out.shape[0]
     sliced = g.shape[1] > rows
     out[:] = -np.inf
-    keys[:] = 0
+    keys[:] = max(0, min(all_stop, j1) - max(all_first, j0))
     for j in range(j0, j1):
         if j >= all_first and j < all_stop:
-            for i in range(rows):
-                y = g[j, i] + g[j, rows + i] if sliced else g[j, i]
-                out[i] = max(out[i], y)
-                keys[i] += 1
+            if sliced:
+                for i in range(rows):
+                    out[i] = max(out[i], g[j, i] + g[j, rows + i])
+            else:
+                for i in range(rows):
+                    out[i] = max(out[i], g[j, i])
         else:
             for i in range(rows):
                 if _sees(j, i, first, stop, mask):
@@ -290,17 +292,26 @@ def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Arra
 
 
 @inlined
-def _add_products(c: Array, b: int, slices: int, h: Array, low: Array, tail: Array) -> None:
-    """The exact slices of chunk b by two_sum, the last one rounded."""
-    d, rows = h.shape
-    for k in range(d):
-        for s in range(slices - 1):
+def _add_products(
+    c: Array, a: Array, slices: int, h: Array, low: Array, last: Array, magnitude: Array
+) -> None:
+    """The exact slices of every chunk by two_sum, the last one and |p v| rounded."""
+    chunks, d = c.shape[:2]
+    rows = h.shape[1]
+    for b in range(chunks):
+        for k in range(d):
             for i in range(rows):
-                total, error = two_sum(h[k, i], c[b, k, s * rows + i])
+                total, error = two_sum(h[k, i], c[b, k, i])
+                total, error2 = two_sum(total, c[b, k, rows + i])
                 h[k, i] = total
-                low[k, i] += error
-        for i in range(rows):
-            tail[k, i] += c[b, k, (slices - 1) * rows + i]
+                low[k, i] += error + error2
+                last[k, i] += c[b, k, (slices - 1) * rows + i]
+                magnitude[k, i] += a[b, k, i]
+            if slices == 4:
+                for i in range(rows):
+                    total, error = two_sum(h[k, i], c[b, k, 2 * rows + i])
+                    h[k, i] = total
+                    low[k, i] += error
 
 
 @kernel(
@@ -329,21 +340,17 @@ def gather(
     Guarantee   part 5: exact slices by two_sum, the last slice and the list's rest rounded.
     Source      docs/theory/fast-oracle.md, part 5.
     """
-    chunks, d, width = c.shape
     slices = p.shape[1]
-    rows = width // slices
+    d, rows = h.shape
     last = np.zeros((d, rows))
-    for b in range(chunks):
-        _add_products(c, b, slices, h, low, last)
-        for k in range(d):
-            for i in range(rows):
-                magnitude[k, i] += a[b, k, i]
+    _add_products(c, a, slices, h, low, last, magnitude)
     if start[j0] == start[j1]:
         for k in range(d):
             for i in range(rows):
                 low[k, i] += last[k, i]
         return
     exact = np.zeros((d, rows))
+    second = np.zeros((d, rows))
     rounded = np.zeros((d, rows))
     for j in range(j0, j1):
         for t in range(start[j], start[j + 1]):
@@ -351,14 +358,21 @@ def gather(
             small = tail[t]
             rest = m + small
             k = column[t]
-            for i in range(rows):
-                after = p[j - j0, 1, i] + p[j - j0, 2, i]
-                if slices == 4:
-                    after += p[j - j0, 3, i]
-                exact[k, i] += p[j - j0, 0, i] * m
-                rounded[k, i] += p[j - j0, 0, i] * small + after * rest
+            if slices == 3:
+                for i in range(rows):
+                    after = p[j - j0, 1, i] + p[j - j0, 2, i]
+                    exact[k, i] += p[j - j0, 0, i] * m
+                    rounded[k, i] += p[j - j0, 0, i] * small + after * rest
+            else:
+                for i in range(rows):
+                    first = p[j - j0, 0, i] + p[j - j0, 1, i]
+                    after = p[j - j0, 2, i] + p[j - j0, 3, i]
+                    exact[k, i] += p[j - j0, 0, i] * m
+                    second[k, i] += p[j - j0, 1, i] * m
+                    rounded[k, i] += first * small + after * rest
     for k in range(d):
         for i in range(rows):
             total, error = two_sum(h[k, i], exact[k, i])
+            total, error2 = two_sum(total, second[k, i])
             h[k, i] = total
-            low[k, i] += (error + rounded[k, i]) + last[k, i]
+            low[k, i] += ((error + error2) + rounded[k, i]) + last[k, i]
