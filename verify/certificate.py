@@ -62,6 +62,7 @@ class Record:
     tightness  largest observed error / bound; grades: the same under each reference contract
     counts     elements, judged, failed, inconclusive, flagged, vacuous, suspect
     stages     share of each stage in the bound, at the finding
+    sample     (value, truth) of every element, where the output has few
     """
 
     case: str
@@ -81,6 +82,7 @@ class Record:
     grades: Mapping[str, float | None] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
     finding: Finding | None = None
+    sample: tuple[tuple[str, str], ...] = ()
     tier: str = ""
     seconds: float = 0.0
 
@@ -91,6 +93,7 @@ class Record:
         if values.get("finding") is not None:
             found = _numbers(_known(Finding, values["finding"]), FINDING_NUMBERS)
             values["finding"] = Finding(**{**found, "index": tuple(found["index"])})
+        values["sample"] = tuple((a, b) for a, b in values.get("sample", ()))
         if values.get("scores") is not None:
             values["scores"] = tuple(values["scores"])
         return cls(**values)

@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 # Above this many scores a bound is computed range by range, and neither grades nor the range of
 # scores are.
 MANY_SCORES = 2**22
+SMALL_OUTPUT = 16
 
 
 class Runner(Protocol):
@@ -229,6 +230,7 @@ def decide(
         metrics=metrics,
         stages=_stages(limit, judgement) if name == "output" else {},
         finding=finding,
+        sample=sample(output, truth.output),
         tier=truth.tier,
     )
 
@@ -353,6 +355,14 @@ def find(
         ulps=error / ulp if ulp and np.isfinite(error) else None,
         stage=_dominant(limit, at) if name == "output" else None,
     )
+
+
+def sample(out: Output, truth: Enclosure) -> tuple[tuple[str, str], ...]:
+    """(value, truth) of every element of a small output, in order."""
+    if out.bits.size > SMALL_OUTPUT:
+        return ()
+    rows = zip(out.values.flat, truth.hi.flat, truth.lo.flat, strict=True)
+    return tuple((repr(float(v)), decimal(float(hi), float(lo))) for v, hi, lo in rows)
 
 
 def decimal(hi: float, lo: float) -> str:

@@ -61,8 +61,11 @@ def _record(certificate: Certificate, wanted: str) -> Record:
         raise CertificateError(f"the certificate of {certificate.name} has no case")
     if wanted == "worst":
         order = list(Verdict)
+        structural = properties.names()
+        single = [r for r in certificate.records if r.family not in structural]
         return min(
-            certificate.records, key=lambda r: (order.index(r.verdict), -(r.tightness or 0.0))
+            single or certificate.records,
+            key=lambda r: (order.index(r.verdict), -(r.tightness or 0.0)),
         )
     for record in certificate.records:
         if record.case == wanted:

@@ -173,9 +173,11 @@ def explain(record: Record, certificate: Certificate, folder: Path) -> str:
             f"  element   {f.output}{list(f.index)}",
             f"  value     {f.value}   {f.value_hex}   bits {f.value_bits}",
             f"  truth     {f.truth}   {f.truth_hi} + {f.truth_lo}",
-            f"  error     {number(f.error)}   {number(f.ulps)} ulp",
-            f"  bound     {number(f.bound)}" + (f"   dominated by {f.stage}" if f.stage else ""),
         ]
+        if f.error is not None:
+            lines.append(f"  error     {number(f.error)}   {number(f.ulps)} ulp")
+        by = f"   dominated by {f.stage}" if f.stage else ""
+        lines.append(f"  bound     {number(f.bound)}{by}")
     stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
     lines.append(f"  again     attncert reproduce '{folder / (stem + '.json')}#{record.case}'")
     return "\n".join(lines)

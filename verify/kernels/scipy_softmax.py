@@ -46,7 +46,7 @@ def missing() -> str | None:
     devices=("cpu",),
     tensors="numpy",
     model={name: numpy_model(name) for name in FORMATS},
-    without=("strides",),
+    without=("strides", "empty"),
     unavailable=missing,
     source=SOURCE,
 )
@@ -66,7 +66,7 @@ def softmax(x: Any) -> Any:
     devices=("cpu",),
     tensors="numpy",
     model={name: numpy_model(name) for name in FORMATS},
-    without=("strides",),
+    without=("strides", "empty"),
     unavailable=missing,
     source=SOURCE,
 )
@@ -86,7 +86,7 @@ def log_softmax(x: Any) -> Any:
     devices=("cpu",),
     tensors="numpy",
     model={name: numpy_model(name, logs=4) for name in FORMATS},
-    without=("strides",),
+    without=("strides", "empty"),
     unavailable=missing,
     source=SOURCE,
 )

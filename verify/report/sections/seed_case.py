@@ -31,15 +31,16 @@ output {{ place }} {% if value %}= <code>{{ value }}</code>
 {%- endfor %}.</p>
 {% endfor %}
 {% for table in tables %}{{ table }}{% endfor %}
-<p class="note">A certificate keeps one output of a case: the one that decided. A format that cannot
-hold the scores rounds them first; the truth is that of the scores as they are stored.</p>
+<p class="note">The deciding output is the one with the largest error over its bound. A format
+that cannot hold the scores rounds them first; the truth is that of the scores as they are stored.</p>
 {% endif %}
 """
 COLUMNS = (
     Column("Kernel and format"),
     Column("Verdict"),
-    Column("Output"),
-    Column("The kernel returned", True),
+    Column("The kernel returned"),
+    Column("Deciding output"),
+    Column("Value", True),
     Column("Truth", True),
     Column("Error (ulp)", True),
     Column("Case"),
@@ -71,6 +72,8 @@ def truths(operation: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
         outputs = held[certificate.format]
         for index in product(*map(range, record.shape.get("x", ()))):
             outputs.setdefault(index, "")
+        for index, (_, truth) in zip(sorted(outputs), record.sample, strict=False):
+            outputs[index] = short(truth)
         if record.finding is not None:
             outputs[record.finding.index] = short(record.finding.truth)
     merged: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
@@ -99,6 +102,7 @@ def _line(title: str, record: Record) -> list[Cell]:
     return [
         Cell(title, heads_row=True),
         verdict(facts.record_status(record)),
+        Cell(", ".join(short(value) for value, _ in record.sample) or "not kept"),
         Cell(f"{found.output}{_place_text(found.index)}"),
         value if lost else Cell(short(found.value), as_float(found.value), "num"),
         Cell(short(found.truth), as_float(found.truth), "num"),
