@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -70,10 +72,20 @@ def _run(requests: list[Request], listener: Listener, processes: int) -> list[Ce
         return [c for request in requests for c in certify_all(request, listener)]
     certificates = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(requests)), mp_context=context) as pool:
+    count = min(processes, len(requests))
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_die_with_parent) as pool:
         for done in as_completed([pool.submit(certify_all, r, Announcer()) for r in requests]):
             certificates += done.result()
     return certificates
+
+
+def _die_with_parent() -> None:
+    """On Linux, end this process when the one that started it is killed."""
+    if sys.platform == "linux":
+        import ctypes
+
+        set_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
 
 
 class Announcer(Silence):
