@@ -7,6 +7,8 @@
     cheats       cheat -> {"where": family or property, "says": what the record must say,
                  "after": "restart" where it leaves its process patched}
 
+    unpredictable  controls that are refuted through another check each time (by what memory held)
+
 `attncert selftest --full --write-expected` writes `expected` anew; the rest is written by hand.
 """
 
@@ -43,6 +45,7 @@ class Expected:
     expected: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
     cheats: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unpredictable: tuple[str, ...] = ()
 
     def kills(self, control: str, fmt: str) -> dict[str, str]:
         """Family or property -> check, for one control in one format."""
@@ -66,7 +69,13 @@ def table() -> Expected:
     """The committed table."""
     text = resources.files("verify.controls").joinpath(FILE).read_text(encoding="utf-8")
     data = json.loads(text)
-    return Expected(tuple(data["variants"]), data["expected"], data["exceptions"], data["cheats"])
+    return Expected(
+        tuple(data["variants"]),
+        data["expected"],
+        data["exceptions"],
+        data["cheats"],
+        tuple(data["unpredictable"]),
+    )
 
 
 def write(expected: Expected) -> Path:
