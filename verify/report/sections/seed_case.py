@@ -32,7 +32,8 @@ output {{ place }} {% if value %}= <code>{{ value }}</code>
 {% endfor %}
 {% for table in tables %}{{ table }}{% endfor %}
 <p class="note">The deciding output is the one with the largest error over its bound. A format
-that cannot hold the scores rounds them first; the truth is that of the scores as they are stored.</p>
+that cannot hold the scores rounds them first; the truth is that of the scores as they are
+stored.</p>
 {% endif %}
 """
 COLUMNS = (
