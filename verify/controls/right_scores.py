@@ -18,7 +18,8 @@ class PowerOfTwoQuery(Online):
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor]:
         rest, exponent = math.frexp(call.scale)
-        return super().attend(replace(call, q=call.q * 2.0**exponent, scale=rest))
+        q = call.q * 2.0 ** (exponent - 1)  # so that q k^T is never larger than the scores
+        return super().attend(replace(call, q=q, scale=2 * rest))
 
 
 @right("power-of-two-query", "q pre-scaled by a power of two")

@@ -1,0 +1,86 @@
+"""Every cheat of the table is caught by the check that is named, and its honest twin passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from verify.formats import BINARY16
+from verify.pipeline import Bench
+from verify.selftest.expected import table
+from verify.selftest.gate import failures
+from verify.selftest.hunt import Ground, hunt
+from verify.truth import Oracle
+from verify.worker import Worker
+
+TABLE = table()
+# What each cheat must not be able to do, by what catches it.
+CHECKS = {
+    "poisoned memory": ("uninitialised", "writes-a-part"),
+    "inputs compared before and after": ("input-view", "changes-inputs"),
+    "two outputs that must both stay valid": ("static-buffer",),
+    "new data at the same address": ("caches-by-pointer",),
+    "one interior element changed": ("caches-by-fingerprint",),
+    "many calls": ("drifts",),
+    "shapes of the families": ("known-shapes",),
+    "shape, type and format": (
+        "empty-output",
+        "broadcast-shape",
+        "wider-format",
+        "agreeing-subclass",
+    ),
+    "pattern of NaN": ("nan-everywhere",),
+    "bytes copied at once": ("late-writer",),
+    "clock, truth and verdict in another process": ("patched-torch",),
+    "nonce": ("forges-answer",),
+    "limits and an own process group": (
+        "crashes",
+        "exits-early",
+        "raises-system-exit",
+        "hangs",
+        "hoards",
+    ),
+}
+TWINS = ("writes-everything", "works-on-a-copy", "scratch-buffer", "caches-a-plan")
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[tuple[Ground, Worker]]:
+    with Worker(seconds=10.0, memory_bytes=24 * 2**30) as worker:
+        yield Ground("softmax", BINARY16, Bench(Oracle(audit=0), worker, grading=False)), worker
+
+
+def test_every_cheat_has_a_check() -> None:
+    """The table, this page and the registry agree."""
+    named = {f"cheat-{name}" for names in CHECKS.values() for name in names}
+    with Worker() as worker:
+        shipped = {k["name"] for k in worker.list_kernels() if k["name"].startswith("cheat-")}
+    assert named == shipped == set(TABLE.cheats)
+
+
+@pytest.mark.parametrize(
+    ("check", "cheat"), [(check, name) for check, names in CHECKS.items() for name in names]
+)
+def test_cheat_is_caught_by_its_check(
+    check: str, cheat: str, ground: tuple[Ground, Worker]
+) -> None:
+    """The record says so in the words of that check."""
+    name = f"cheat-{cheat}"
+    entry = TABLE.cheats[name]
+    outcome = hunt(name, *ground, [entry["where"]], patient=False)
+    if entry.get("after") == "restart" or cheat == "hangs":
+        ground[1].restart()
+    assert failures(outcome, TABLE) == [], check
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_honest_twin_passes_what_catches_the_cheats(
+    twin: str, ground: tuple[Ground, Worker]
+) -> None:
+    """All families and properties that catch a cheat."""
+    everywhere = sorted({entry["where"] for entry in TABLE.cheats.values()})
+    outcome = hunt(f"right-{twin}", *ground, everywhere)
+    assert outcome.kills == {}
+    assert outcome.problems == ()
+    assert outcome.records > 30
