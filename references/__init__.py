@@ -33,9 +33,9 @@ is all -inf: NAN; of a row with NaN: NAN; with +inf: FINITE | NAN with the limit
 all -inf or an empty row: NEGATIVE_INFINITY; with +inf (and no NaN): POSITIVE_INFINITY | NAN.
 log_softmax of a -inf entry: NEGATIVE_INFINITY; with a +inf in its row: the limit on the +inf
 entries (FINITE | NAN), NEGATIVE_INFINITY | NAN on the others.  A NaN in q does not touch a row
-without keys; a NaN sink makes its rows NaN; a sink of +inf takes its share of the limit; of -inf counts as
-none, but then an otherwise empty row is FINITE(0) | NAN.  An infinite score under a softcap is
-+-softcap.  scale must be finite, softcap above 0.
+without keys; a NaN sink makes its rows NaN; a sink of +inf takes its share of the limit; of -inf
+counts as none, but then an otherwise empty row is FINITE(0) | NAN.  An infinite score under a
+softcap is +-softcap.  scale must be finite, softcap above 0.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ EXACT, ARB, FAST, FAST_PLUS = range(4)
 
 @dataclass(frozen=True)
 class Enclosure:
-    """Arrays of the same shape: hi, lo, radius (float64) and classes (uint8); tier (uint8), one per row.
+    """Arrays of one shape: hi, lo, radius (float64), classes (uint8); tier (uint8), one per row.
 
     Shapes      hi, lo, radius, classes: (..., n) or (...,); tier: the shape of the rows.
     Guarantee   |r - (hi + lo)| <= radius for every element whose classes contain FINITE.
