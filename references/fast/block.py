@@ -46,6 +46,7 @@ class Rules:
     request: float
     first: Indices
     stop: Indices
+    whole: int  # n_k where causal and window leave every key to every row, else 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Extras:
 
 @dataclass(frozen=True)
 class Result:
-    """One block of rows.
+    """One block of rows; output is memory that the thread's next block writes over.
 
     Shapes      output: (4, rows, d_v) = hi, lo, radius, magnitude; lse: (3, rows) = hi, lo, radius;
                 certified, empty: (rows,).
@@ -150,6 +151,8 @@ class _Scores:
 
 def _view(rules: Rules, extras: Extras, chosen: slice | Indices) -> _View:
     first, stop = rules.first[chosen], rules.stop[chosen]
+    if rules.whole and extras.mask is None:
+        return _View(first, stop, _NO_MASK, 0, rules.whole, (0, rules.whole))
     j0 = int(first.min()) // CHUNK * CHUNK
     mask = _NO_MASK
     if extras.mask is not None:
@@ -198,12 +201,11 @@ def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
 
     Source      docs/theory/fast-oracle.md, part 2.
     """
-    narrower, size = 2.0**-keys.bits, queries.size * ABOVE
-    tails, rests = keys.rounded
-    reach = size * (narrower * keys.whole + keys.rest)
-    error = U * size * (tails + narrower * rests) + 2.0**-99 * reach
-    unseen = size * keys.rest + 2.0**-52 * reach
-    if queries.left_rows.size:
+    narrower, (tails, rests) = 2.0**-keys.bits, keys.rounded
+    reach = narrower * keys.whole + keys.rest
+    error = queries.size * ((U * (tails + narrower * rests) + 2.0**-99 * reach) * ABOVE)
+    unseen = queries.size * ((keys.rest + 2.0**-52 * reach) * ABOVE)
+    if queries.left_sums.size:
         error[queries.left_rows] += U * queries.left_sums * keys.biggest
         unseen[queries.left_rows] += queries.left_sums * keys.biggest
     return error, unseen
@@ -361,7 +363,11 @@ def _finished(
 ) -> Result:
     """The quotient and its radius."""
     d, rows = total.h.shape
-    output, lse, certified = np.empty((4, rows, d)), np.empty((3, rows)), np.empty(rows, np.uint8)
+    output, lse, certified = (
+        scratch("output", 4, rows, d),
+        np.empty((3, rows)),
+        np.empty(rows, np.uint8),
+    )
     finish(
         total.h, total.low, total.sums, total.magnitude, scores.error, scores.seen,
         values.columns, scores.reference, *scores.scale, scores.sinks, CHUNK, PANEL, view.chunks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -85,12 +86,16 @@ class _Run:
         self.sign = -1.0 if scale_h < 0 else 1.0
         softcap = 0.0 if call.softcap is None else call.softcap
         self.sight = call.sight()
-        self.rules = Rules(self.sign * scale_h, self.sign * scale_l, softcap, request, *self.sight)
+        n_k = call.k.shape[2]
+        self.rules = Rules(
+            self.sign * scale_h, self.sign * scale_l, softcap, request, *self.sight,
+            n_k if call.free else 0,
+        )  # fmt: skip
         self.hidden = call.bias is not None and bool(np.isneginf(call.bias).any())
 
     def fast(self) -> None:
         """Every head that has finite sinks."""
-        pairs = list(np.ndindex(*self.call.k.shape[:2]))
+        pairs = list(product(range(self.call.k.shape[0]), range(self.call.k.shape[1])))
         small = self.call.q.shape[2] * self.call.group <= 2 * BLOCK * self.threads
         if small and len(pairs) >= self.threads:
             each(lambda pair: self._share(pair, 1), pairs, self.threads)
@@ -127,14 +132,16 @@ class _Run:
         if extras.sink is not None and not np.isfinite(extras.sink):
             return
         q = self.call.q[head]
-        plain = self._plain_rows(head, q, share, extras)
+        plain = np.ones(len(q), np.bool_)
+        if not all(self.call.finite) or extras.bias is not None:
+            plain = self._plain_rows(head, q, share, extras)
         if not plain.all():
             q = np.where(plain[:, None], q, 0.0)
             if extras.bias is not None:
                 extras = Extras(
                     extras.mask, np.where(plain[:, None], extras.bias, 0.0), extras.sink
                 )
-        q = self.sign * q
+        q = q if self.sign > 0 else -q
 
         def work(tier: int, rows: Indices) -> None:
             def one(block: slice | Indices) -> None:
@@ -153,9 +160,10 @@ class _Run:
         """The first block says whether three slices will do for the others."""
         left = self.left[head]
         work(FAST, rows[:BLOCK])
-        if 2 * np.count_nonzero(left[rows[:BLOCK]]) <= BLOCK:
+        if rows.size > BLOCK and 2 * np.count_nonzero(left[rows[:BLOCK]]) <= BLOCK:
             work(FAST, rows[BLOCK:])
-        work(FAST_PLUS, rows[left[rows]])
+        if left.any():
+            work(FAST_PLUS, rows[left[rows]])
 
     def _put(self, head: Head, rows: slice | Indices, tier: int, result: Result) -> None:
         """Rows that are certified; the others keep radius inf."""
@@ -253,9 +261,9 @@ def _places(rows: Booleans, place: Booleans) -> tuple[Indices, Indices]:
 
 def _by_arb(call: Call, request: float, truth: AttentionTruth, left: Booleans) -> None:
     """The rows that are left, by ball arithmetic; a radius above the request becomes inf."""
-    rows = [(int(b), int(h), int(i)) for b, h, i in np.argwhere(left)]
-    if not rows:
+    if not left.any():
         return
+    rows = [(int(b), int(h), int(i)) for b, h, i in np.argwhere(left)]
     found = arb.attention(
         call.q, call.k, call.v, scale=call.scale, causal=call.causal, corner=call.corner,
         window=call.window, mask=call.mask, bias=call.bias, softcap=call.softcap,

@@ -124,9 +124,16 @@ class Call:
             and SOFTCAPS[0] <= softcap <= SOFTCAPS[1]
         )
 
+    @property
+    def free(self) -> bool:
+        """Whether neither causal nor a window hides a key."""
+        return not self.causal and self.window is None
+
     def sight(self) -> tuple[Indices, Indices]:
         """(n_q,) each: the first key that causal and window leave to a query, and their end."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
+        if self.free:
+            return np.zeros(n_q, np.int64), np.full(n_q, n_k)
         place = np.arange(n_q) + (0 if self.corner == "top-left" else n_k - n_q)
         left, right = self.window if self.window is not None else (-1, -1)
         last = np.minimum(place, n_k - 1) if self.causal else np.full(n_q, n_k - 1)

@@ -13,8 +13,7 @@ CHUNK = 64  # keys per exact product P V
 WIDE_BITS = (1 << 41) - 1  # set in a binary64 number of more than 12 significant bits
 # Bits of a slice of q and of p, for narrow (8- and 16-bit formats) and wide keys or values.
 QUERY_BITS = {True: 23, False: 18}
-WEIGHT_BITS = {True: 23, False: 19}
-LONG = 2048  # keys; above, wide values leave one bit more to p, and more to their list
+WEIGHT_BITS = {True: 23, False: 20}
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ def prepare_values(v: Array) -> Values:
     """
     n, d = v.shape
     sums, columns = np.empty(n), np.empty((3, d))
-    narrow = survey(v, CHUNK, sums, columns) & WIDE_BITS == 0
-    bits = WEIGHT_BITS[narrow] + (n > LONG and not narrow)
+    bits = WEIGHT_BITS[survey(v, CHUNK, sums, columns) & WIDE_BITS == 0]
     padded = -(-n // CHUNK) * CHUNK
     made = cut(v, columns[2], False, bits, padded)
     size = np.empty((padded, d))

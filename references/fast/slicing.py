@@ -175,8 +175,8 @@ def cut(x: Array, sums: Array, by_rows: bool, bits: int, padded: int) -> Cut:
     count = _cut(
         x, sums, by_rows, bits, finer, head, start, column, middle, tail, by_row, by_column
     )
-    lists = (column[:count].copy(), middle[:count].copy(), tail[:count].copy())
-    return Cut(head, start, *lists, by_row, by_column)
+    # Views: pages behind them that were never written take no memory.
+    return Cut(head, start, column[:count], middle[:count], tail[:count], by_row, by_column)
 
 
 @kernel("i8(f8[:,::1], i8, i8, f8[::1], f8[::1], f8[:,::1], f8[::1], i8[::1])")
