@@ -15,7 +15,15 @@ from typing import Any
 from verify.certificate import Certificate, Finding, Record
 from verify.formats import FORMATS
 from verify.judge import Verdict
-from verify.report.words import NOT_CERTIFIABLE, STATUS, Status, as_float, is_finite, words
+from verify.report.words import (
+    NOT_CERTIFIABLE,
+    STATUS,
+    UNAVAILABLE,
+    Status,
+    as_float,
+    is_finite,
+    words,
+)
 
 PROPERTY = "property:"
 SEED_CASE = "seed_case"
@@ -123,15 +131,24 @@ def record_status(record: Record) -> Status:
 
 def status(certificate: Certificate) -> Status:
     """The verdict of a certificate; NOT CERTIFIABLE where vacuous bounds alone put it out."""
+    if certificate.expected == "unavailable":
+        return UNAVAILABLE
     if certificate.verdict is Verdict.OUT_OF_SCOPE and any(map(vacuous, certificate.records)):
         return NOT_CERTIFIABLE
     return STATUS[certificate.verdict]
 
 
 def as_expected(certificate: Certificate) -> bool:
-    """A kernel that is shipped to be refuted must be; any other must pass."""
-    wanted = Verdict.FAIL if certificate.expected == "fail" else Verdict.PASS
-    return certificate.verdict is wanted
+    """A kernel that is shipped to be refuted must be, one that cannot run here must not be judged,
+    and any other must pass."""
+    wanted = {"fail": Verdict.FAIL, "unavailable": Verdict.INCONCLUSIVE}
+    return certificate.verdict is wanted.get(certificate.expected, Verdict.PASS)
+
+
+def expectation(certificate: Certificate) -> str:
+    """What a kernel is shipped for, in a word."""
+    known = {"fail": "refuted", "unavailable": "not available"}
+    return known.get(certificate.expected, "pass")
 
 
 def nonfinite(finding: Finding | None) -> bool:

@@ -30,6 +30,7 @@ class Status:
     meaning: str
 
 
+UNAVAILABLE = Status("not available", "–", "none", "the kernel cannot run on this machine")
 STATUS = {
     Verdict.PASS: Status(
         "PASS", "✓", "pass", "every judged element is within the proved bound (consistent)"

@@ -32,7 +32,7 @@ def _html(certificates: Sequence[Certificate]) -> str:
     rows = [
         [Cell(title, heads_row=True), Cell(name), Cell(_shown(value))]
         for title, c in zip(facts.titles(certificates), certificates, strict=True)
-        for name, value in flat(c.selftest or {})
+        for name, value in flat({k: v for k, v in (c.selftest or {}).items() if k != "matrix"})
     ]
     columns = (Column("Kernel and format"), Column("What"), Column("Result"))
     return render(TEMPLATE, table=table("Selftest", columns, rows) if rows else "")

@@ -78,7 +78,7 @@ def cause(certificate: Certificate) -> str:
     record = facts.worst(certificate.records)
     gap = facts.missing(certificate)
     if record is None:
-        return "no case was run"
+        return next((s.reason for s in certificate.skipped), "no case was run")
     if gap and record.verdict is not certificate.verdict:
         return f"{plural(gap, 'planned case is', 'planned cases are')} missing"
     return f"{words(record.family)}: {refutation.sentence(record)}"
