@@ -76,9 +76,20 @@ def summary(result: Result) -> dict[str, Any]:
         "right kernels not refuted": "{} of {}".format(*counted["right"]),
         "cheats caught": "{} of {}".format(*counted["cheat"]),
         "controls refuted by": [f"{n} {c}" for n, c in kills_by_check(result.outcomes).items()],
+        "matrix": _compact(result),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(result.seconds, 1),
     }
+
+
+def _compact(result: Result) -> dict[str, dict[str, str]]:
+    """Control -> format -> its largest kills, as text."""
+    found: dict[str, dict[str, str]] = {}
+    for outcome in result.of("control"):
+        ranked = sorted(outcome.kills.items(), key=lambda entry: -entry[1].margin)
+        told = ", ".join(f"{name} {_margin(kill)}" for name, kill in ranked[:3])
+        found.setdefault(outcome.kernel.removeprefix("control-"), {})[outcome.format] = told
+    return found
 
 
 def data(result: Result, expected: Expected) -> dict[str, Any]:
