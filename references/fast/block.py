@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from references.enclosure import Array
 from references.fast.exponential import exponentials
 from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
-from references.fast.quotient import ABOVE, U, finish
+from references.fast.quotient import ABOVE, U, add_up, averages, logarithms
 from references.fast.slicing import Cut, Indices, cut_queries
 from references.fast.weights import (
     Flags,
@@ -77,16 +77,25 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self._memory: dict[str, Array] = {}
+        self._views: dict[tuple[str | int, ...], Array] = {}
 
-    def __call__(self, name: str, *shape: int) -> Array:
-        size = math.prod(shape)
-        memory = self._memory.get(name)
-        if memory is None or memory.size < size:
-            memory = self._memory[name] = np.empty(size)
-        return memory[:size].reshape(shape)
+    def __call__(self, *key: str | int) -> Array:
+        """The array of that name and shape; the same memory for every shape of a name."""
+        view = self._views.get(key)
+        return self._view(*key) if view is None else view
+
+    def _view(self, name: str | int, *shape: str | int) -> Array:
+        sizes = tuple(int(length) for length in shape)
+        memory = self._memory.get(str(name))
+        if memory is None or memory.size < math.prod(sizes):
+            memory = self._memory[str(name)] = np.empty(math.prod(sizes))
+            self._views = {key: view for key, view in self._views.items() if key[0] != name}
+        view = self._views[(name, *shape)] = memory[: math.prod(sizes)].reshape(sizes)
+        return view
 
     def clear(self) -> None:
         self._memory.clear()
+        self._views.clear()
 
 
 scratch = _Scratch()
@@ -168,21 +177,21 @@ def _transposed(x: Array) -> Array:
 def _slices(q: Array, keys: Keys) -> _Slices:
     """One slice where it holds (almost) every row, else two; exact with what they leave."""
     rows, d = q.shape
-    flat, rest, left = scratch("q", 2 * d * rows), scratch("rest", d, rows), np.empty(2 * d * rows)
-    size, kept_rows = np.empty(rows), np.empty(rows, np.int64)
+    flat, rest, left = (
+        scratch("q", 2 * d * rows),
+        scratch("rest", d, rows),
+        scratch("l", 2 * d * rows),
+    )
+    size, sums, kept_rows = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     count = 1 if keys.bits == QUERY_BITS[True] else 2
-    kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows)
+    kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows, sums)
     if count == 1 and 4 * kept > rows:
         count = 2
-        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows)
+        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows, sums)
     slices = flat[: d * count * rows].reshape(d, count * rows)
     first = slices if count == 1 else slices[:, :rows].copy()
     left = left[: 2 * d * kept].reshape(d, 2 * kept)
-    if kept == 0:
-        return _Slices(count, slices, first, rest, size, _NO_ROWS, left, _NO_SINKS)
-    after = left[:, kept:]
-    sums = (np.count_nonzero(after, axis=0) + 4.0) * np.abs(after).sum(axis=0)
-    return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums)
+    return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums[:kept])
 
 
 def _products(queries: _Slices, keys: Keys, view: _View) -> tuple[Array, Array]:
@@ -298,7 +307,8 @@ class _Averages:
 def _averages(scores: _Scores, values: Values, view: _View, slices: int) -> _Averages:
     """Weights in slices and their exact products with V, a panel of keys at a time."""
     rows, d = scores.reference.size, values.head.shape[1]
-    sums = np.zeros((3, d, rows))
+    sums = scratch("sums", 3, d, rows)
+    sums[:] = 0.0
     total = _Averages(sums[0], sums[1], sums[2], np.zeros((6, rows)))
     h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
     first, stop = view.common
@@ -344,7 +354,8 @@ def compute(
     The rows `chosen` of one head, with 3 or 4 slices of p.
 
     Shapes      q: (n_q, d), of which the rows `chosen` are computed.
-    Guarantee   that of `finish`, where Result.certified; empty rows are left to the caller.
+    Guarantee   those of `averages` and `logarithms`, where Result.certified; empty rows are left
+                to the caller.
     Requires    finite q, keys, values, bias and sink; -inf in bias removed by the mask.
     Special     none.
     Source      docs/theory/fast-oracle.md.
@@ -361,17 +372,15 @@ def compute(
 def _finished(
     scores: _Scores, total: _Averages, values: Values, rules: Rules, view: _View, slices: int
 ) -> Result:
-    """The quotient and its radius."""
+    """Quotients, logarithms and their radii."""
     d, rows = total.h.shape
-    output, lse, certified = (
-        scratch("output", 4, rows, d),
-        np.empty((3, rows)),
-        np.empty(rows, np.uint8),
-    )
-    finish(
-        total.h, total.low, total.sums, total.magnitude, scores.error, scores.seen,
-        values.columns, scores.reference, *scores.scale, scores.sinks, CHUNK, PANEL, view.chunks,
-        values.bits, slices, rules.request, output, lse, certified,
+    output, totals = scratch("output", 4, d, rows), np.empty((7, rows))
+    lse, certified = np.empty((3, rows)), np.empty(rows, np.uint8)
+    add_up(total.sums, scores.error, scores.seen, scores.reference, scores.sinks, totals)
+    averages(
+        total.h, total.low, total.magnitude, scores.error, totals, values.columns, CHUNK, PANEL,
+        view.chunks, values.bits, slices, rules.request, output, certified,
     )  # fmt: skip
+    logarithms(totals, scores.reference, *scores.scale, rules.request, lse, certified)
     empty = (scores.seen == 0) & (scores.sinks.size == 0)
-    return Result(output, lse, certified.view(np.bool_), empty)
+    return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)

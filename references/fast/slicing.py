@@ -179,7 +179,7 @@ def cut(x: Array, sums: Array, by_rows: bool, bits: int, padded: int) -> Cut:
     return Cut(head, start, column[:count], middle[:count], tail[:count], by_row, by_column)
 
 
-@kernel("i8(f8[:,::1], i8, i8, f8[::1], f8[::1], f8[:,::1], f8[::1], i8[::1])")
+@kernel("i8(f8[:,::1], i8, i8, f8[::1], f8[::1], f8[:,::1], f8[::1], i8[::1], f8[::1])")
 def cut_queries(
     q: Array,
     bits: int,
@@ -189,14 +189,16 @@ def cut_queries(
     rest: Array,
     size: Array,
     left_rows: Indices,
+    sums: Array,
 ) -> int:
     """
     q on the grids 2^(e - bits), then each 2^-(bits + 1) times the one before, transposed.
 
     Shapes      q: (r, d); flat: (>= slices r d,), as (d, slices r); rest: (d, r);
-                left: (>= 2 r d,), as (d, 2 kept); size, left_rows: (r,).
+                left: (>= 2 r d,), as (d, 2 kept); size, left_rows, sums: (r,).
     Definition  2^e = size_i >= max_l |q_il| (0 for a row of zeros); rest = q - slice 1; left, for
-                the `kept` rows that the slices do not make up: one more slice, then what is left.
+                the `kept` rows that the slices do not make up: one more slice, then what is left;
+                sums_c = (N + 4) sum |what is left|, N its elements that are not 0.
     Guarantee   exact; every slice is an integer of `bits` bits of its grid.  Returns kept.
     Requires    finite q, 1 <= bits <= 25, slices 1 or 2.
     Source      docs/theory/fast-oracle.md, part 1.
@@ -233,12 +235,19 @@ def cut_queries(
     for c in range(kept):
         i = left_rows[c]
         rounder = ROUNDER * 2.0**-bits * size[i] * narrower
+        entries = 4.0
+        total = 0.0
         for k in range(d):
             remainder = rest[k, i]
             m = (remainder + rounder) - rounder
             if slices == 2:
                 remainder -= m
                 m = (remainder + rounder * narrower) - rounder * narrower
+            remainder -= m
             out[k, c] = m
-            out[k, kept + c] = remainder - m
+            out[k, kept + c] = remainder
+            if remainder != 0.0:
+                entries += 1.0
+                total += abs(remainder)
+        sums[c] = entries * total
     return kept

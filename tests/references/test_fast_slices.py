@@ -90,8 +90,8 @@ def test_queries_and_leftovers_make_up_q(spread: float, slices: int) -> None:
     q, bits = wide(5, (9, 20), spread), 18
     rows, d = q.shape
     flat, rest, left = np.empty(2 * d * rows), np.empty((d, rows)), np.empty(2 * d * rows)
-    size, kept_rows = np.empty(rows), np.empty(rows, np.int64)
-    kept = slicing.cut_queries(q, bits, slices, flat, left, rest, size, kept_rows)
+    size, sums, kept_rows = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+    kept = slicing.cut_queries(q, bits, slices, flat, left, rest, size, kept_rows, sums)
     parts = flat[: d * slices * rows].reshape(d, slices, rows)
     total = parts.sum(axis=1)
     after = left[: 2 * d * kept].reshape(d, 2, kept)
