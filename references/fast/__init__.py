@@ -48,17 +48,27 @@ def available() -> str | None:
 
 
 @cache
-def _engine() -> tuple[ModuleType, ModuleType, ModuleType]:
+def _engine() -> tuple[ModuleType, ModuleType]:
     """The compiled parts; the first call of an installation compiles them."""
     from references.fast import compiled
 
     with compiled.cache():
-        from references.fast import assumptions, heads, inputs, rows
+        from references.fast import assumptions, heads, inputs
     del assumptions
-    return heads, rows, inputs
+    return heads, inputs
 
 
-def _ready() -> tuple[ModuleType, ModuleType, ModuleType]:
+@cache
+def _row_engine() -> ModuleType:
+    """The part that only functions of rows need."""
+    from references.fast import compiled
+
+    with compiled.cache():
+        from references.fast import rows
+    return rows
+
+
+def _ready() -> tuple[ModuleType, ModuleType]:
     """The compiled parts, after a look at the state of this thread.
 
     Raises      RuntimeError where the arithmetic is not what the proof needs.
@@ -76,7 +86,8 @@ def _ready() -> tuple[ModuleType, ModuleType, ModuleType]:
 def _rows(name: str, x: Array, radius: float) -> Enclosure:
     import numpy as np
 
-    _, rows, inputs = _ready()
+    _, inputs = _ready()
+    rows = _row_engine()
     values = inputs.require_binary32("x", x).values
     with np.errstate(all="ignore"):
         found: Enclosure = rows.enclose(rows.RULES[name], values, inputs.require_radius(radius))
@@ -158,7 +169,7 @@ def attention(
     """
     import numpy as np
 
-    engine, _, inputs = _ready()
+    engine, inputs = _ready()
     tensors = [inputs.require_binary32(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
     call = inputs.Call(
         *(tensor.values for tensor in tensors), tuple(tensor.finite for tensor in tensors),

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
+from references.fast import compiled
 from references.fast.exponential import exponentials
 from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
 from references.fast.quotient import ABOVE, U, add_up, averages, logarithms
 from references.fast.slicing import Cut, Indices, cut_queries
 from references.fast.weights import (
     Flags,
-    add_bias,
-    cap,
     conceal,
     cut_weights,
     differences,
     gather,
     maxima,
-    twice_quotients,
 )
 
 PANEL = 4  # chunks whose scores, p and products stay in the second-level cache
@@ -238,8 +238,17 @@ def _plain(queries: _Slices, keys: Keys, rules: Rules, view: _View) -> _Scores:
     )  # fmt: skip
 
 
+@functools.cache
+def _general_kernels() -> ModuleType:
+    """Compiled when a call first has a softcap, a bias or a sink."""
+    with compiled.cache():
+        from references.fast import general
+    return general
+
+
 def _make_general(plain: _Scores, rules: Rules, view: _View, bias: Array) -> tuple[Array, Array]:
     """s = softcap tanh(scale y / softcap) + bias in double-double, (n_k, rows) each."""
+    general = _general_kernels()
     n, rows = plain.g.shape[0], plain.reference.size
     high, low = scratch("high", n, rows), scratch("low", n, rows)
     names = ("h", "e", "zh", "zl", "ph", "pl")
@@ -248,10 +257,10 @@ def _make_general(plain: _Scores, rules: Rules, view: _View, bias: Array) -> tup
         size = (j1 - j0) * rows
         plain.shifted(j0, j1, plain.reference, h, e)
         if rules.softcap > 0.0:
-            twice_quotients(h, e, size, rules.softcap, zh, zl)
+            general.twice_quotients(h, e, size, rules.softcap, zh, zl)
             exponentials(zh, zl, wh, wl, size)
-            cap(h, e, size, rules.softcap, wh, wl)
-        add_bias(h, e, j0, bias, j1 - j0, high, low)
+            general.cap(h, e, size, rules.softcap, wh, wl)
+        general.add_bias(h, e, j0, bias, j1 - j0, high, low)
     return high, low
 
 

@@ -7,9 +7,11 @@ source file of `references/fast`: another text, another folder, a new compilatio
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
-import tempfile
+import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,28 +33,35 @@ def _digest() -> str:
     return hashlib.sha256(text + numba.__version__.encode()).hexdigest()[:16]
 
 
+@functools.cache
 def _folder() -> Path:
-    """Beside the sources; where those are read-only, in the user's temporary folder."""
+    """Beside the sources; where those are read-only, in the user's cache folder."""
     beside = _SOURCES / "__pycache__" / f"kernels-{_digest()}"
     try:
         beside.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return Path(tempfile.gettempdir()) / "attncert" / beside.name
+        return Path.home() / ".cache" / "attncert" / beside.name
+    for stale in set(beside.parent.glob("kernels-*")) - {beside}:
+        shutil.rmtree(stale, ignore_errors=True)
     return beside
+
+
+_importing = threading.RLock()
 
 
 @contextmanager
 def cache() -> Iterator[None]:
     """While the kernels' modules are imported, numba keeps its cache in our folder."""
     settings: Any = numba.config
-    folder, before = _folder(), settings.CACHE_DIR
-    if not any(folder.rglob("*.nbi")):
-        _LOG.warning("attncert compiles its numerical kernels, once for this installation")
-    settings.CACHE_DIR = str(folder)
-    try:
-        yield
-    finally:
-        settings.CACHE_DIR = before
+    with _importing:
+        folder, before = _folder(), settings.CACHE_DIR
+        if not any(folder.rglob("*.nbi")):
+            _LOG.warning("attncert compiles its numerical kernels, once for this installation")
+        settings.CACHE_DIR = str(folder)
+        try:
+            yield
+        finally:
+            settings.CACHE_DIR = before
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:

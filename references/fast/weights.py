@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from references.enclosure import Array
 from references.fast.compiled import fma, inlined, kernel
-from references.fast.doubledouble import divide, fast_two_sum, two_sum
+from references.fast.doubledouble import fast_two_sum, two_sum
 from references.fast.slicing import Indices
 
 GROUP = 8  # keys whose last slices are added up before they join the double-double sum
@@ -184,50 +184,6 @@ def maxima(
             if _sees(j, i, first, stop, mask):
                 y = g[j, i] + left[j, c]
                 out[i] = max(out[i], y + g[j, rows + i] if sliced else y)
-
-
-@kernel("void(f8[::1], f8[::1], i8, f8, f8[::1], f8[::1])")
-def twice_quotients(h: Array, e: Array, n: int, softcap: float, xh: Array, xl: Array) -> None:
-    """xh + xl = -2 |h + e|/softcap up to 32 u^2 of itself, the first n elements."""
-    for i in range(n):
-        z, low = divide(h[i], e[i], softcap, 0.0)
-        sign = -2.0 if z > 0.0 else 2.0
-        xh[i] = sign * z
-        xl[i] = sign * low
-
-
-@kernel("void(f8[::1], f8[::1], i8, f8, f8[::1], f8[::1])")
-def cap(h: Array, e: Array, n: int, softcap: float, wh: Array, wl: Array) -> None:
-    """
-    (h, e) = softcap tanh(t/softcap) = +- softcap (1 - w)/(1 + w), w = exp(-2 |t|/softcap).
-
-    Shapes      all (>= n,).
-    Guarantee   error <= 2^-98 softcap for w of `exponentials`; the sign is that of h.
-    Source      docs/theory/fast-oracle.md, part 2.
-    """
-    for i in range(n):
-        nh, nl = two_sum(1.0, -wh[i])
-        nh, nl = fast_two_sum(nh, nl - wl[i])
-        dh, dl = two_sum(1.0, wh[i])
-        dh, dl = fast_two_sum(dh, dl + wl[i])
-        q, low = divide(nh, nl, dh, dl)
-        c = softcap if h[i] > 0.0 else -softcap
-        p = q * c
-        h[i], e[i] = fast_two_sum(p, fma(q, c, -p) + low * c)
-
-
-@kernel("void(f8[::1], f8[::1], i8, f8[:,::1], i8, f8[:,::1], f8[:,::1])")
-def add_bias(h: Array, e: Array, j0: int, bias: Array, keys: int, high: Array, low: Array) -> None:
-    """high + low = h + e + bias for `keys` keys from j0 on, normalised; bias (0, 0): none.
-
-    Guarantee   an error of 2^-103 (|h| + |high|).
-    """
-    rows = high.shape[1]
-    for j in range(keys):
-        for i in range(rows):
-            b = bias[j0 + j, i] if bias.shape[0] > 0 else 0.0
-            s, error = two_sum(h[j * rows + i], b)
-            high[j0 + j, i], low[j0 + j, i] = fast_two_sum(s, error + e[j * rows + i])
 
 
 @kernel("void(f8[::1], f8[::1], i8, i8, f8[:,:,::1], f8[:,::1])")
