@@ -27,7 +27,15 @@ def _cases(plan: Plan) -> Iterator[Case]:
         ):
             recipe = partial(normal_qkv, axes)
             long = size > 1024  # every score of it takes part in a bound: half a minute a kernel
-            yield plan.attention(NAME, name, axes, recipe, operation=operation, extensive=long)
+            yield plan.attention(
+                NAME,
+                name,
+                axes,
+                recipe,
+                operation=operation,
+                extensive=long,
+                notes={"full": 1.0},
+            )
 
 
 FAMILY = Family(
