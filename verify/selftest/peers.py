@@ -8,7 +8,7 @@ its inputs.  Nothing here decides a verdict of ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -188,30 +188,46 @@ GATES = (
 )
 
 
-def accepts(gate: Gate, kernel: Kernel, fmt: Format, bench: Bench, seed: int = 0) -> bool | None:
-    """Whether a gate would let a kernel pass; None where it has no case that the kernel claims."""
-    answers = []
-    for case in _cases(gate, fmt, seed):
-        if kernel.out_of_scope(case) is None:
-            answers.append(_accepts(gate, kernel, case, bench))
-            if not answers[-1]:
-                return False
-    return all(answers) if answers else None
+@dataclass(frozen=True)
+class Trial:
+    """One case of a gate, with what its project compares the output with."""
+
+    case: Case
+    reference: Array
+    baseline: Array
 
 
-def _accepts(gate: Gate, kernel: Kernel, case: Case, bench: Bench) -> bool:
+def trials(gate: Gate, fmt: Format, seed: int = 0) -> list[Trial]:
+    """The cases of a gate in a format; built once, for all kernels."""
+    return [_trial(gate, case) for case in _cases(gate, fmt, seed)]
+
+
+def _trial(gate: Gate, case: Case) -> Trial:
     inputs = case.build()
-    operation = kernel.resolve(case.operation, inputs["q"].shape[3])
+    reference = attention(case.operation, inputs, None)
+    if gate.eager:
+        baseline = attention(case.operation, inputs, case.format)
+    else:
+        baseline = case.format.round(reference)
+    return Trial(replace(case, build=lambda: inputs), reference, baseline)
+
+
+def accepts(gate: Gate, tried: list[Trial], kernel: Kernel, bench: Bench) -> bool | None:
+    """Whether a gate would let a kernel pass; None where it has no case that the kernel claims."""
+    claimed = [t for t in tried if kernel.out_of_scope(t.case) is None]
+    return all(_accepts(gate, t, kernel, bench) for t in claimed) if claimed else None
+
+
+def _accepts(gate: Gate, tried: Trial, kernel: Kernel, bench: Bench) -> bool:
+    inputs = tried.case.build()
+    operation = kernel.resolve(tried.case.operation, inputs["q"].shape[3])
     try:
         out = run(kernel, operation, inputs, bench).outputs[0].values
     except KernelError:
         return False
     if not np.isfinite(out).all():
         return False
-    reference = attention(operation, inputs, None)
-    rounded = case.format.round(attention(operation, inputs, None))
-    baseline = attention(operation, inputs, case.format) if gate.eager else rounded
-    return gate.accepts(Sides(out, reference, baseline), case.format)
+    return gate.accepts(Sides(out, tried.reference, tried.baseline), tried.case.format)
 
 
 def _cases(gate: Gate, fmt: Format, seed: int) -> Iterator[Case]:
@@ -266,15 +282,16 @@ def table(formats: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
     """Control -> format -> gate -> 'accepted', 'rejected' or '' (not applicable)."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     with Worker(seconds=20.0, memory_bytes=MEMORY) as worker:
-        described = worker.list_kernels()
+        everything = members(worker.list_kernels(), expected_table())
         bench = Bench(Oracle(audit=0), worker, grading=False)
-        for m in members(described, expected_table()):
-            if m.kind != "cheat" and m.operation == "attention" and m.format in formats:
-                fmt = format_named(m.format)
-                row = found.setdefault(m.kernel, {}).setdefault(m.format, {})
-                for gate in GATES:
+        for name in formats:
+            fmt = format_named(name)
+            prepared = [(gate, trials(gate, fmt, seed)) for gate in GATES]
+            for m in everything:
+                if m.kind != "cheat" and m.operation == "attention" and m.format == name:
                     kernel = load(worker, m.kernel)
-                    row[gate.name] = WORDS[accepts(gate, kernel, fmt, bench, seed)]
+                    row = {g.name: WORDS[accepts(g, t, kernel, bench)] for g, t in prepared}
+                    found.setdefault(m.kernel, {})[name] = row
     rules = {g.name: {"rule": g.rule, "source": g.source} for g in GATES}
     return {"gates": rules, "kernels": found}
 
