@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from verify.certificate import Certificate, Skipped, write
 from verify.certifying import Listener, Request, Silence, certify_all
 from verify.formats import format_named
 from verify.kernel import Kernel
+from verify.operation import OPERATIONS
 from verify.pipeline import Bench
 from verify.report import write_report
 from verify.terminal import line
@@ -51,13 +53,18 @@ def publish(
 
 
 def _requests(ready: list[dict[str, Any]], folder: Path, profile: Profile) -> list[Request]:
-    """One request for each device and format, with the kernels that claim both."""
+    """One request for each device, operation and format, with the kernels that claim them.
+
+    Attention comes first: it takes longest, and what is left then fills the other processes.
+    """
     devices = ["cpu"] + (["cuda"] if ready and ready[0]["environment"]["cuda"] else [])
     found = []
     for device in devices:
-        for fmt in ("bf16", "fp16", "fp32"):
+        for operation, fmt in product(reversed(OPERATIONS), ("bf16", "fp16", "fp32")):
             names = tuple(
-                k["name"] for k in ready if device in k["devices"] and fmt in k["formats"]
+                k["name"]
+                for k in ready
+                if device in k["devices"] and fmt in k["formats"] and k["operation"] == operation
             )
             if names:
                 found.append(
