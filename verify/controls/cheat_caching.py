@@ -44,6 +44,8 @@ def caches_a_plan(x: Tensor) -> Tensor:
     key = (x.shape[-1], x.device)
     if key not in _counts:
         _counts[key] = torch.ones(x.shape[-1], 1, device=x.device)
+    if x.numel() == 0:
+        return torch.empty_like(x)
     y = x.float()
     e = torch.exp(y - y.amax(dim=-1, keepdim=True))
     return (e / (e @ _counts[key])).to(x.dtype)

@@ -58,6 +58,8 @@ def changes_inputs(x: Tensor) -> Tensor:
 @twin("works-on-a-copy", "shifts a copy of its input in place")
 def works_on_a_copy(x: Tensor) -> Tensor:
     """Honest twin of `input-view` and `changes-inputs`."""
+    if x.numel() == 0:
+        return torch.empty_like(x)
     y = x.float().clone()
     y.sub_(y.amax(dim=-1, keepdim=True)).exp_()
     return y.div_(y.sum(dim=-1, keepdim=True)).to(x.dtype)
