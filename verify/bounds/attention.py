@@ -221,7 +221,9 @@ def product_error(rows: Rows, variant: _Variant, row_sum: RowSumError) -> Produc
     bias = (rounded - in_p) * mass + (1 + kappa) * lost + lowest
     if acc.biased:
         bias = bias + error
-    flags = _product_flags(rows, variant, row_sum, (1 + kappa) * (1 + rounded) * mass)
+    size = (1 + kappa) * (1 + rounded)
+    final = size * mass if model.p_normalised else size * mass * row_sum.reach
+    flags = _product_flags(rows, variant, final, size)
     return ProductError(everything, variance, bias, kappa, flags)
 
 
@@ -315,11 +317,30 @@ def _rescale_underflow(variant: _Variant, merges: int) -> Array:
     return np.asarray((variant.exps.rescales + merges) * unit)
 
 
-def _product_flags(
-    rows: Rows, variant: _Variant, row_sum: RowSumError, size: Array
-) -> dict[str, Booleans]:
-    model = variant.model
-    reach = size if model.p_normalised else size * row_sum.reach
+def _early_reach(rows: Rows, variant: _Variant, size: Array) -> Array:
+    """
+    Largest partial sum of P V over any set of keys, each relative to the maximum of that set.
+
+    Shapes      size: growth by rounding, (slabs, rows, 1); returns (slabs, rows, d_v).
+    Guarantee   at any time size sum_{j visited} P_j |v_j| <= the returned value: P_j is at most
+                exp(log_largest) where it is formed, whatever its final probability, and a rescale
+                by exp(m_old - m_new) does not enlarge it beyond that.
+    Source      docs/theory/bounds.md, section 6 (O7).
+    """
+    absolute = np.abs(rows.values)
+    each = size * np.exp(variant.exps.log_largest)
+    most = np.asarray(each * rows.count * absolute.max(axis=1, initial=0.0, keepdims=True))
+    if not (most > largest_finite(variant.model.pv)).any():
+        return most  # nothing overflows by the coarser bound: the sum need not be formed
+    return np.asarray(each * (rows.live @ absolute))
+
+
+def _product_flags(rows: Rows, variant: _Variant, final: Array, size: Array) -> dict[str, Booleans]:
+    """O7 and O8; `final`: the largest sum relative to the final maximum; `size`: its growth."""
+    model, tiled = variant.model, variant.exps.tiled(variant.model)
+    reach = final
+    if tiled.any() and not model.p_normalised:
+        reach = np.where(tiled, np.maximum(final, _early_reach(rows, variant, size)), final)
     beyond = (reach > largest_finite(model.pv)).any(axis=2, keepdims=True)
     flags = {"O7": np.asarray(beyond)}
     if not model.p_normalised:

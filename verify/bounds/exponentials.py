@@ -61,6 +61,16 @@ class Exponentials:
     underflow: Array | None
     flags: dict[str, Booleans]
 
+    def tiled(self, model: ArithmeticModel) -> Booleans:
+        """Rows whose partial sums are relative to an earlier maximum than the row's."""
+        return np.asarray((self.rescales > 0) | (model.splits > 1 and model.shift))
+
+    @property
+    def log_largest(self) -> Array:
+        """Log of an upper bound of every exponential, times its rescales, at any time of a shifted
+        kernel: the argument is at most stale + residual when it is formed, and no larger later."""
+        return np.asarray(self.log_e + np.minimum(self.stale + self.residual, 300.0))
+
 
 def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Exponentials:
     """

@@ -77,9 +77,12 @@ def row_sum_error(
         kappa, growth = (1 + kappa) * (1 + stored.u) - 1, growth / (1 - stored.u)
     division = _division(model)
     factor = np.maximum(growth * (1 + division) - 1, 1 - (1 - division) / (1 + kappa))
-    limit = min(fmt.largest, FORMATS[model.stored_row_sum or model.row_sum.format].largest)
+    finished = min(fmt.largest, FORMATS[model.stored_row_sum or model.row_sum.format].largest)
     reach = largest * np.exp(-np.minimum(exps.sink_above, 300.0))
-    over = (1 + kappa) * reach > limit
+    # before the maximum is met the running sum is relative to a smaller one: each term may be 1
+    early = rows.count * (1 + weights.in_p) * np.exp(exps.log_largest)
+    running = np.where(exps.tiled(model), np.maximum(reach, early), reach)
+    over = ((1 + kappa) * running > fmt.largest) | ((1 + kappa) * reach > finished)
     return RowSumError(kappa, growth, factor, reach, weights.flags | {"O5": over})
 
 
