@@ -40,6 +40,8 @@ LAYERS = [
     ["verify.campaign"],
     ["verify.certifying", "verify.terminal", "verify.listing", "verify.report"],
     ["verify.reproducing", "verify.publishing", "verify.selftest", "verify.session_report"],
+    ["verify.exit_status"],
+    ["verify.commands"],
     ["verify.cli"],
     ["verify.__main__", "verify.pytest_plugin", "verify.conformance"],
 ]

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from verify.errors import CertificateError
+from verify.errors import CertificateError, UsageError
 from verify.judge import Verdict, worst
 
 SCHEMA_VERSION = 1
@@ -321,3 +321,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+def certificate_files(sources: tuple[Path, ...]) -> list[Path]:
+    """The certificates among files and folders (`*.json`, no dot-files).
+
+    Raises      UsageError where there is none.
+    """
+    files: list[Path] = []
+    for source in sources:
+        found = sorted(source.glob("*.json")) if source.is_dir() else [source]
+        files += [f for f in found if not f.name.startswith(".")]
+    if not files:
+        raise UsageError(f"no certificate (*.json) in {', '.join(map(str, sources))}")
+    return files

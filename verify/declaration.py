@@ -6,6 +6,7 @@ declared has the default below, which is the semantics of `references`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
@@ -142,3 +143,22 @@ def declare(
         return function
 
     return mark
+
+
+def from_words(model: str | None, declared: tuple[str, ...]) -> dict[str, Any]:
+    """`--model` and `--declare KEY=VALUE` as fields of a Declaration (values: JSON or text)."""
+    values: dict[str, Any] = {"model": model} if model else {}
+    for item in declared:
+        key, found, text = item.partition("=")
+        if not found:
+            raise UsageError(f"--declare {item!r} has no '='; write KEY=VALUE")
+        try:
+            values[key.strip()] = json.loads(text)
+        except ValueError:
+            values[key.strip()] = text.strip()
+    for key in ("without", "d"):
+        if isinstance(values.get(key), str):
+            values[key] = tuple(values[key].split(","))
+        elif isinstance(values.get(key), list):
+            values[key] = tuple(values[key])
+    return values

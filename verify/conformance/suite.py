@@ -14,7 +14,7 @@ from verify import families
 from verify.campaign import Campaign, certify, planned_cases
 from verify.certificate import Certificate, Record, Skipped
 from verify.certifying import Request, campaign_of, loaded
-from verify.cli import declarations
+from verify.declaration import from_words
 from verify.errors import AttncertError
 from verify.formats import format_named
 from verify.judge import Verdict, worst
@@ -141,7 +141,7 @@ def _make(config: pytest.Config) -> Suite:
             "verify.conformance needs --kernel module:function or file.py:function"
         )
     model: str | None = config.getoption("--attncert-model")
-    declared: dict[str, Any] = declarations(model, tuple(config.getoption("attncert_declare")))
+    declared: dict[str, Any] = from_words(model, tuple(config.getoption("attncert_declare")))
     request = Request(
         kernels=(name,),
         formats=config.getoption("attncert_dtype"),
