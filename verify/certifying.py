@@ -29,6 +29,7 @@ class Request:
 
     function     a kernel that no other process can import (a closure): it runs in this process
     in_process   run any kernel in this process, for debugging
+    threads      OpenMP and BLAS threads of the kernel's process (0: as the environment says)
     blind        draw a fresh seed after a kernel is loaded, and commit to it before it runs
     """
 
@@ -44,6 +45,7 @@ class Request:
     resume: bool = False
     seconds: float = 60.0
     memory_bytes: int = 0
+    threads: int = 0
     in_process: bool = False
     blind: bool = False
     function: Callable[..., Any] | None = None
@@ -112,7 +114,7 @@ def worker_for(request: Request) -> Worker:
     if request.in_process:
         return InProcess()
     limit = 0 if request.device != "cpu" else request.memory_bytes
-    return Worker(seconds=request.seconds, memory_bytes=limit)
+    return Worker(seconds=request.seconds, memory_bytes=limit, threads=request.threads)
 
 
 def loaded(worker: Worker, name: str, request: Request) -> Kernel:

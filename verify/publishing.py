@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ def _run(requests: list[Request], listener: Listener, processes: int) -> list[Ce
     certificates = []
     context = multiprocessing.get_context("spawn")
     count = min(processes, len(requests))
+    # Kernels in several processes with a thread for each core would wait at one another's barriers.
+    threads = max(1, (os.cpu_count() or 1) // count)
+    requests = [replace(r, threads=threads) for r in requests]
     with ProcessPoolExecutor(count, mp_context=context, initializer=_die_with_parent) as pool:
         for done in as_completed([pool.submit(certify_all, r, Announcer()) for r in requests]):
             certificates += done.result()

@@ -35,6 +35,7 @@ from verify.formats import ALIASES, FORMATS, Bits, Format
 
 START_SECONDS = 120.0
 _ALIGN = 64
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,13 @@ class Worker:
 
     seconds       time limit of one call.
     memory_bytes  limit of the address space (0: none; CUDA needs none).
+    threads       threads of OpenMP and BLAS in that process (0: as the environment says).
     """
 
-    def __init__(self, *, seconds: float = 60.0, memory_bytes: int = 0) -> None:
+    def __init__(self, *, seconds: float = 60.0, memory_bytes: int = 0, threads: int = 0) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes
+        self.threads = threads
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._buffer = b""
@@ -275,7 +278,10 @@ class Worker:
         self._buffer = b""
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "TMPDIR": str(self._arena_path().parent)}
+        own = {"TMPDIR": str(self._arena_path().parent)}
+        if self.threads:
+            own |= dict.fromkeys(_THREAD_VARIABLES, str(self.threads))
+        return {**os.environ, **own}
 
     def _request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         if self._process is None:

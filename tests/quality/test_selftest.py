@@ -35,7 +35,6 @@ def default() -> Result:
     return run(Request())
 
 
-@pytest.mark.slow
 def test_default_run_refutes_every_control_and_no_right_kernel(default: Result) -> None:
     """Exit status 0: N of N controls, M of M right kernels, every cheat."""
     assert default.failures == ()
@@ -44,7 +43,6 @@ def test_default_run_refutes_every_control_and_no_right_kernel(default: Result) 
     assert len(default.of("cheat")) > 20
 
 
-@pytest.mark.slow
 def test_every_control_has_two_kills_and_a_margin_or_a_reason(default: Result) -> None:
     """Said once more without the gate."""
     for outcome in default.of("control"):
@@ -53,7 +51,6 @@ def test_every_control_has_two_kills_and_a_margin_or_a_reason(default: Result) -
         assert outcome.margin >= 2.0 or (shortfall is not None and shortfall.why)
 
 
-@pytest.mark.slow
 def test_summary_of_the_default_run_backs_certificates(
     default: Result, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

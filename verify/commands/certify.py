@@ -73,6 +73,12 @@ DEFAULT_OUTPUT = "out/attncert"
     type=click.FloatRange(0),
     help="GiB that the worker may use (0: no limit).",
 )
+@click.option(
+    "--threads",
+    default=0,
+    type=click.IntRange(0),
+    help="OpenMP and BLAS threads of the kernel (0: as the environment says).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary instead of text.")
 @click.option(
     "--in-process",
@@ -99,6 +105,7 @@ def command(**options: Any) -> None:
         resume=options["resume"],
         seconds=options["timeout"],
         memory_bytes=int(options["memory"] * 2**30),
+        threads=options["threads"],
         in_process=options["in_process"],
         blind=options["blind"],
     )

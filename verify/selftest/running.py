@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from verify.formats import format_named
 from verify.pipeline import Bench
 from verify.selftest.expected import Expected, table
@@ -105,8 +107,13 @@ def _run_group(task: Task) -> Iterator[Outcome]:
     """Members of one operation, format and kind: they share truths, bounds and a worker."""
     group, request, expected = task
     first = group[0]
-    cheats = first.kind == "cheat"
-    with Worker(seconds=SECONDS_FOR_CHEATS if cheats else SECONDS, memory_bytes=MEMORY) as worker:
+    seconds = SECONDS_FOR_CHEATS if first.kind == "cheat" else SECONDS
+    # One thread each: the processes already use every core, and barriers of small products would
+    # wait for one another.
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        Worker(seconds=seconds, memory_bytes=MEMORY, threads=1) as worker,
+    ):
         fmt = format_named(first.format)
         bench = Bench(Oracle(audit=0), worker, grading=False)
         ground = Ground(first.operation, fmt, bench, request.seed)  # type: ignore[arg-type]
