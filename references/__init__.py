@@ -21,6 +21,18 @@ A key is removed by mask False, bias -inf, causal (corner 'bottom-right': j <= i
 'top-left': j <= i) and window (left, right): i' - left <= j <= i' + right, where
 i' = i + n_k - n_q (with corner 'top-left' i' = i) and -1 means no limit.
 
+Gradients, for dO (the shape of O) and dLSE (that of LSE; 0 where none is given):
+    dP_ij = sum_c dO_ic v_jc         D_i = sum_j p_ij dP_ij = sum_c dO_ic O_ic
+    dS_ij = p_ij (dP_ij - D_i + dLSE_i)    dT_ij = dS_ij (1 - (t_ij/softcap)^2)  (t after the cap)
+    dq_i = scale sum_j dT_ij k_j     dk_j = scale sum_i dT_ij q_i    dv_j = sum_i p_ij dO_i
+    dbias_ij = dS_ij                 dsink = sum_i p_sink,i (dLSE_i - D_i)
+dk and dv are summed over the query heads of a kv head, dbias over the axes along which the bias was
+broadcast, dsinks over batch and queries.  A removed key has p = 0.  Their magnitudes are the sums
+of absolute terms, with F_ij = p_ij (|dP_ij| + sum_j p_ij |dP_ij| + |dLSE_i|) in the place of dT and
+dS: |scale| sum_j F_ij |k_j|, |scale| sum_i F_ij |q_i|, sum_i p_ij |dO_i|, sum F_ij, and
+sum_i p_sink,i (sum_j p_ij |dP_ij| + |dLSE_i|).
+softmax: dx_i = y_i (dy_i - sum_j y_j dy_j); log_softmax: dx_i = dy_i - y_i sum_j dy_j, y = softmax.
+
 Special values.  A removed key contributes nothing, whatever its k, v hold.  A row without keys:
 O = 0, LSE = -inf (with a finite sink the row is not empty: O = 0, LSE = sink).  A NaN score (NaN
 in q or in a visible k, inf - inf, 0 inf, NaN bias) makes the whole row NaN.  A score of +inf:
@@ -36,6 +48,19 @@ entries (FINITE | NAN), NEGATIVE_INFINITY | NAN on the others.  A NaN in q does 
 without keys; a NaN sink makes its rows NaN; a sink of +inf takes its share of the limit; of -inf
 counts as none, but then an otherwise empty row is FINITE(0) | NAN.  An infinite score under a
 softcap is +-softcap.  scale must be finite, softcap above 0.
+
+Special values of gradients.  A pair (i, j) that is removed contributes nothing, and a row without
+keys adds nothing to any gradient (but a finite sink's term).  A row with a NaN score: NAN in dq_i,
+in dk_j, dv_j, dbias_ij of the keys that it sees, and in its dsink.  A row with an infinite score or
+factor q, k, bias (visible) or a sink of +inf: ANYTHING in these places (radius +inf): infinity is
+no place to differentiate.  Else, a NaN (an infinity) in dO_i, dLSE_i or a visible v: NAN
+(NON_FINITE: some infinity or NaN must show) in dq_i, dk_j, dbias_ij, dsink; in dv only the columns
+of dO_i that hold it.  A row without keys whose dO, dLSE or sink is not finite: ANYTHING in dq_i and
+dsink.  In a sum over rows NAN wins over ANYTHING, that over NON_FINITE.  Beside keys a sink of -inf
+counts as none.  softmax and log_softmax: a row of x with NaN or all -inf: NAN; with +inf: ANYTHING;
+an entry -inf has y = 0: dx = 0, or dy for log_softmax; a NaN (infinity) in dy gives NAN
+(NON_FINITE) where y > 0 and ANYTHING where y = 0 (in softmax ANYTHING everywhere if it stands where
+y = 0).
 """
 
 from __future__ import annotations
@@ -46,9 +71,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from references.enclosure import Array, AttentionTruth, Enclosure
+    from references.enclosure import Array, AttentionGradients, AttentionTruth, Enclosure
 
-__all__ = ["attention", "log_softmax", "logsumexp", "route", "softmax"]
+__all__ = [
+    "attention",
+    "attention_gradients",
+    "log_softmax",
+    "log_softmax_gradient",
+    "logsumexp",
+    "route",
+    "softmax",
+    "softmax_gradient",
+]
 
 ROUTES = ("fast", "arb", "exact")
 
@@ -106,6 +140,37 @@ def attention(
         name, module = (name, module) if name != "fast" else route("arb")
     truth: AttentionTruth = module.attention(q, k, v, **options)
     return truth
+
+
+def attention_gradients(
+    q: Array, k: Array, v: Array, do: Array, *, tier: str = "fast", **options: Any
+) -> AttentionGradients:
+    """Gradients of attention, as defined above, for dO = do.
+
+    Shapes      q, k, v as in `attention`; do (batch, heads, n_q, d_v); returns dq, dk, dv (the
+                shapes of q, k, v), dbias, dsinks (None without bias, sinks), and magnitudes.
+    Options     dlse (batch, heads, n_q), and those of `attention` but `rows`.
+    """
+    gradients: AttentionGradients = _gradients(tier).attention_gradients(q, k, v, do, **options)
+    return gradients
+
+
+def softmax_gradient(x: Array, dy: Array, *, tier: str = "fast") -> Enclosure:
+    """dX of softmax along the last axis, for dY. Shapes x, dy (rows, n) to (rows, n)."""
+    gradient: Enclosure = _gradients(tier).softmax_gradient(x, dy)
+    return gradient
+
+
+def log_softmax_gradient(x: Array, dy: Array, *, tier: str = "fast") -> Enclosure:
+    """dX of log_softmax along the last axis, for dY. Shapes x, dy (rows, n) to (rows, n)."""
+    gradient: Enclosure = _gradients(tier).log_softmax_gradient(x, dy)
+    return gradient
+
+
+def _gradients(tier: str) -> ModuleType:
+    """The tier of that name, or the next one that has gradients."""
+    module = route(tier)[1]
+    return module if hasattr(module, "attention_gradients") else route("exact")[1]
 
 
 def _call(tier: str, function: str, x: Array) -> Enclosure:

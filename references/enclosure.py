@@ -19,6 +19,8 @@ Classes = NDArray[np.uint8]
 # What a correct kernel may return for an element, as a set of bits.  Only FINITE elements have an
 # enclosure; FINITE | NAN says that a number inside the enclosure and NaN are both accepted.
 FINITE, POSITIVE_INFINITY, NEGATIVE_INFINITY, NAN = 1, 2, 4, 8
+NON_FINITE = POSITIVE_INFINITY | NEGATIVE_INFINITY | NAN  # some infinity or NaN must show
+ANYTHING = FINITE | NON_FINITE  # nothing is specified; the radius is +inf
 
 # Who made a row.  The order is that of cost; codes are stored in `Enclosure.tier`.
 TIERS = ("exact", "arb", "fast", "fast+1")
@@ -72,3 +74,32 @@ class AttentionTruth:
     output: Enclosure
     lse: Enclosure
     magnitude: Array
+
+
+@dataclass(frozen=True)
+class AttentionGradients:
+    """Gradients of one attention call.
+
+    Shapes      dq, dk, dv: those of q, k, v, tier (batch, heads, n_q) and (batch, kv_heads, n_k);
+                dbias: that of bias as given, tier the same; dsinks: (heads,).  None without one.
+                magnitude: by the same names, float64 of the same shapes.
+    Guarantee   magnitude is above the sum of the absolute terms of that gradient, as defined in
+                `references`, relative error below 2^-20; NaN where classes lacks FINITE or is
+                ANYTHING.
+    """
+
+    dq: Enclosure
+    dk: Enclosure
+    dv: Enclosure
+    dbias: Enclosure | None
+    dsinks: Enclosure | None
+    magnitude: dict[str, Array]
+
+    def parts(self) -> dict[str, Enclosure]:
+        """The gradients that there are, by name."""
+        found = {"dq": self.dq, "dk": self.dk, "dv": self.dv}
+        if self.dbias is not None:
+            found["dbias"] = self.dbias
+        if self.dsinks is not None:
+            found["dsinks"] = self.dsinks
+        return found

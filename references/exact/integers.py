@@ -52,9 +52,9 @@ def weighted_sums(mp: Context, weights: list[Real], columns: IntegerArray) -> li
     """
     The sums over j of weights[j] * columns[j, c], one per column c.
 
-    Shapes      weights: (terms,), finite and >= 0; columns: (terms, columns), integers.
+    Shapes      weights: (terms,), finite; columns: (terms, columns), integers.
     Definition  sum_j w_j a_jc.
-    Guarantee   error <= (terms + 1) 2^-w sum_j w_j |a_jc|: weights of similar exponent are added
+    Guarantee   error <= (terms + 1) 2^-w sum_j |w_j a_jc|: weights of similar exponent are added
                 exactly as integers; one rounding per bin and one per addition of two bins.
     Requires    the context at the working precision w.
     Special     no terms: 0.
@@ -67,7 +67,14 @@ def weighted_sums(mp: Context, weights: list[Real], columns: IntegerArray) -> li
     for members in bins.values():
         lowest = min(weights[j]._mpf_[2] for j in members)
         shifted = np.empty(len(members), dtype=object)
-        shifted[:] = [int(weights[j]._mpf_[1]) << (weights[j]._mpf_[2] - lowest) for j in members]
+        shifted[:] = [_integer(weights[j], lowest) for j in members]
         sums = shifted @ columns[members]
         totals = [total + mp.mpf((s, lowest)) for total, s in zip(totals, sums, strict=True)]
     return totals
+
+
+def _integer(weight: Real, exponent: int) -> int:
+    """weight 2^-exponent, which is an integer."""
+    sign, mantissa, own, _ = weight._mpf_
+    size: int = int(mantissa) << (own - exponent)
+    return -size if sign else size
