@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import verify
-from verify import backing, families, grades
+from verify import backing, evidence, families, grades
 from verify.case import Case, Plan, Profile
 from verify.certificate import (
     Certificate,
@@ -48,6 +48,7 @@ class Campaign:
     only      the families to run (None: all)
     command   the command line that asked for it, for the certificate
     commitment   the hash of a blind seed, told before the kernel was called
+    way       by which way the outputs come, a key of `verify.evidence.WAYS`
     """
 
     kernel: Kernel
@@ -59,7 +60,7 @@ class Campaign:
     command: str = ""
     warnings: tuple[str, ...] = ()
     resume: bool = False
-    isolation: str = "worker process"
+    way: str = evidence.IN_WORKER
     commitment: str | None = None
 
     @property
@@ -189,7 +190,8 @@ def certify(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 2),
         command=campaign.command,
-        isolation=campaign.isolation,
+        isolation=evidence.WAYS[campaign.way].isolation,
+        evidence=evidence.statement(campaign.way),
         expected="unavailable" if kernel.unavailable else kernel.expected,
         selftest=backing.summary(),
         commitment=campaign.commitment,

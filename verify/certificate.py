@@ -127,6 +127,8 @@ class Certificate:
                   INCONCLUSIVE
     throughput    timings as `verify.throughput.Timing.to_json` gives them
     selftest      summary of the selftest that backs the judge, or None
+    evidence      by which way the outputs came, and what that way cannot prove; None in
+                  certificates of before it was recorded
     commitment    hash of a seed that was drawn after the kernel was loaded, told before it ran
     exit_status   what `attncert certify` ends with for this certificate
     """
@@ -149,6 +151,7 @@ class Certificate:
     seconds: float
     command: str
     isolation: str = "worker process"
+    evidence: Mapping[str, Any] | None = None
     expected: str = "pass"
     selftest: Mapping[str, Any] | None = None
     commitment: str | None = None

@@ -151,7 +151,7 @@ def campaign_of(
         warnings=_warnings(kernel, request),
         resume=request.resume,
         commitment=commitment(request.seed) if request.blind else None,
-        isolation="in-process" if request.in_process or request.function else "worker process",
+        way="in-process" if request.in_process or request.function else kernel.way,
     )
 
 

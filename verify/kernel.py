@@ -14,6 +14,7 @@ from verify.arithmetic import ArithmeticModel, Preset, default_preset, preset
 from verify.case import Case
 from verify.declaration import SIGNATURE_FEATURES, Declaration
 from verify.errors import UsageError
+from verify.evidence import IN_WORKER
 from verify.formats import Format, format_named
 from verify.operation import OPERATIONS, Operation, OperationName
 
@@ -25,6 +26,7 @@ class Kernel:
     identity     file, digest, package and version, for the certificate.
     unavailable  the reason why it cannot run here, or None.
     expected     'fail' for a kernel that is shipped because it must be refuted.
+    way          by which way its outputs come (`verify.evidence.WAYS`).
     """
 
     name: str
@@ -38,6 +40,7 @@ class Kernel:
     summary: str = ""
     unavailable: str | None = None
     expected: str = "pass"
+    way: str = IN_WORKER
 
     @classmethod
     def from_description(cls, data: Mapping[str, Any], declared: Mapping[str, Any]) -> Kernel:
@@ -58,6 +61,7 @@ class Kernel:
             summary=data["summary"],
             unavailable=data["unavailable"],
             expected=data["expected"],
+            way=data.get("way", IN_WORKER),
         )
 
     def models(self, fmt: Format) -> Preset:

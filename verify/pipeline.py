@@ -23,7 +23,7 @@ from verify.arithmetic import Preset
 from verify.bounds import Bound, bound, joined
 from verify.case import Case, Inputs
 from verify.certificate import Finding, Record
-from verify.errors import IntegrityError, KernelError
+from verify.errors import InconclusiveError, IntegrityError, KernelError
 from verify.formats import BINARY32, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
@@ -85,6 +85,8 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
         answer = run(kernel, operation, inputs, bench)
     except IntegrityError as error:
         return _failed(case, operation, inputs, Verdict.INTEGRITY, "integrity", str(error))
+    except InconclusiveError as error:
+        return _failed(case, operation, inputs, Verdict.INCONCLUSIVE, "run", str(error))
     except KernelError as error:
         return _failed(case, operation, inputs, Verdict.ERROR, "run", str(error))
     truth = bench.oracle.truth(operation, inputs, kernel.declaration)
@@ -121,11 +123,7 @@ def _beyond_domain(
 
 def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> Answer:
     """Call the kernel with what its signature takes of the operation."""
-    options: dict[str, Any] = {}
-    if operation.name == "attention":
-        options = {k: v for k, v in operation.options().items() if k in kernel.features}
-        if "return_lse" in kernel.features:
-            options["return_lse"] = True
+    options = options_of(kernel, operation)
     shapes = output_shapes(kernel, operation, inputs)
     answer = bench.runner.run(
         kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout
@@ -134,6 +132,16 @@ def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> A
     if answer.outputs[0].format.name != expected:
         raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected}")
     return answer
+
+
+def options_of(kernel: Kernel, operation: Operation) -> dict[str, Any]:
+    """The keywords that a kernel is passed for an operation."""
+    if operation.name != "attention":
+        return {}
+    options = {k: v for k, v in operation.options().items() if k in kernel.features}
+    if "return_lse" in kernel.features:
+        options["return_lse"] = True
+    return options
 
 
 def output_shapes(

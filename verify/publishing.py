@@ -115,7 +115,7 @@ def _published(description: dict[str, Any], kernels: Sequence[str] | None) -> bo
 def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
     """The certificate of a kernel that cannot run here: nothing was run, and why."""
     kernel = Kernel.from_description(description, {})
-    campaign = Campaign(kernel, format_named(kernel.formats[0]), isolation="worker process")
+    campaign = Campaign(kernel, format_named(kernel.formats[0]))
     skipped = (Skipped("all cases", "all families", f"not available: {kernel.unavailable}"),)
     bench = Bench(Oracle(), Worker())
     certificate = certify(campaign, (), skipped, 1, bench, 0.0)

@@ -37,6 +37,11 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
     path, _, wanted = target.partition("#")
     certificate = read(Path(path))
     old = _record(certificate, wanted or "worst")
+    if certificate.isolation == "computed elsewhere":
+        raise CertificateError(
+            f"the outputs of {certificate.name} were computed elsewhere, so nothing here can call "
+            f"the kernel again; judge its outputs again with: {certificate.command}"
+        )
     if old.check.startswith("property:") or old.family in properties.names():
         raise CertificateError(f"{old.case} is a property: run `attncert certify` again to see it")
     case = _case(certificate, old)

@@ -11,6 +11,7 @@ from typing import Any
 from verify.backing import NONE
 from verify.campaign import Campaign, file_stem
 from verify.certificate import Certificate, Record, plain
+from verify.evidence import IN_WORKER
 from verify.judge import Verdict
 
 MARKS = {
@@ -49,6 +50,10 @@ class Terminal:
         name = f"{campaign.kernel.name} {campaign.format.name} {campaign.device}"
         if campaign.commitment is not None:
             self.err.print(f"{name}: committed to seed {campaign.commitment}", markup=False)
+        self.counting(name)
+
+    def counting(self, name: str) -> None:
+        """Show a bar for something that is counted, where somebody looks."""
         if self.quiet or not self.err.is_terminal:
             return
         from rich.progress import (
@@ -76,6 +81,11 @@ class Terminal:
             return
         note = {} if record.verdict is Verdict.PASS else {"note": f"{record.verdict} {record.case}"}
         self._bar.update(self._task, completed=done, total=total, **note)
+
+    def counted(self, done: int, total: int, note: str) -> None:
+        """One more thing is done."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, note=note)
 
     def finished(self, certificate: Certificate) -> None:
         self.stop()
@@ -118,10 +128,12 @@ def line(certificate: Certificate) -> str:
     counts = certificate.counts()
     run = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     grade = f"grade {certificate.grade.letter}" if certificate.grade else "no grade"
+    way = (certificate.evidence or {}).get("way", IN_WORKER)
+    told = "" if way == IN_WORKER else f"; evidence: {way}"
     return (
         f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} "
         f"model {certificate.model['name']}, {grade}, tightness {tightness(certificate)}; "
-        f"{run or 'no case was run'}; {len(certificate.skipped)} skipped"
+        f"{run or 'no case was run'}; {len(certificate.skipped)} skipped{told}"
     )
 
 
@@ -178,9 +190,16 @@ def explain(record: Record, certificate: Certificate, folder: Path) -> str:
             lines.append(f"  error     {number(f.error)}   {number(f.ulps)} ulp")
         by = f"   dominated by {f.stage}" if f.stage else ""
         lines.append(f"  bound     {number(f.bound)}{by}")
-    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
-    lines.append(f"  again     attncert reproduce '{folder / (stem + '.json')}#{record.case}'")
+    lines.append(f"  again     {again(record, certificate, folder)}")
     return "\n".join(lines)
+
+
+def again(record: Record, certificate: Certificate, folder: Path) -> str:
+    """The command that shows the case again."""
+    if certificate.isolation == "computed elsewhere":
+        return certificate.command
+    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
+    return f"attncert reproduce '{folder / (stem + '.json')}#{record.case}'"
 
 
 def number(value: float | None) -> str:

@@ -31,6 +31,7 @@ def surroundings(certificate: Certificate) -> Mapping[str, str]:
         "profile": certificate.profile,
         "seed": certificate.seed,
         "isolation": certificate.isolation,
+        "evidence": certificate.evidence["way"] if certificate.evidence else "—",
         "device": certificate.device,
         "created": certificate.created,
         "schema": certificate.schema,
