@@ -9,7 +9,7 @@ algorithm; `numpy.exp` and `numpy.tanh` err by at most 4 ulp.  Below, u = 2^-53.
 
 Exact dot products.  With b = (53 - ceil(log2 d)) // 2, each row of Q and of K is written as a sum
 of slices: multiples of a power of two w whose multipliers are integers below 2^b in magnitude
-(`_slices`).  A dot product of two slices is an integer below d 2^(2b) <= 2^53 times a power of two,
+(`slices`).  A dot product of two slices is an integer below d 2^(2b) <= 2^53 times a power of two,
 and so is every partial sum of it: the float64 product of the two matrices is exact.  The few exact
 matrices are added in double-double; the roundings that this makes are observed, not estimated, so
 that `dot_error` is 0 where 106 bits hold the sum - that is, for ordinary data.  It is at most
@@ -40,9 +40,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
+from references.error_free import Words, exact_dot, negative, plus, slices, times, two_sum
 
 Booleans = NDArray[np.bool_]
-Words = tuple[Array, Array]  # an unevaluated sum of two float64 arrays
 
 _CHUNK = 2**16  # scores treated at a time: the temporaries stay in the cache
 _NEGLIGIBLE = -750.0  # exp of it is below 2^-1081
@@ -248,7 +248,7 @@ class _Keys:
 def _keys(k: Array, v: Array) -> _Keys:
     finite = np.where(np.isfinite(k), k, 0.0)
     values = np.where(np.isfinite(v), v, 0.0)
-    return _Keys(k, _slices(finite), np.abs(finite), values, bool(np.isfinite(k).all()))
+    return _Keys(k, slices(finite), np.abs(finite), values, bool(np.isfinite(k).all()))
 
 
 def _blank(call: _Call, queries: tuple[int, int]) -> Decomposition:
@@ -297,19 +297,19 @@ class _Scores:
 
     def score(self) -> Words:
         """factor * base + bias."""
-        words = self.base if self.factor is None else _times(self.base, self.factor)
-        return words if self.bias is None else _plus(words, (self.bias, np.zeros_like(self.bias)))
+        words = self.base if self.factor is None else times(self.base, self.factor)
+        return words if self.bias is None else plus(words, (self.bias, np.zeros_like(self.bias)))
 
     def differences(self, reference: NDArray[np.intp]) -> tuple[Words, Array]:
         """s_j - s_r for the key r of each row, and a bound of its error."""
         at = reference[:, None]
-        words = _plus(self.base, _negative([np.take_along_axis(w, at, 1) for w in self.base]))
-        words = words if self.factor is None else _times(words, self.factor)
+        words = plus(self.base, negative([np.take_along_axis(w, at, 1) for w in self.base]))
+        words = words if self.factor is None else times(words, self.factor)
         size = np.abs(words[0])
         if self.bias is not None:
-            shifted = _two_sum(self.bias, -np.take_along_axis(self.bias, at, 1))
+            shifted = two_sum(self.bias, -np.take_along_axis(self.bias, at, 1))
             size = size + np.abs(shifted[0])
-            words = _plus(words, shifted)
+            words = plus(words, shifted)
         error = 2.0**-100 * size + self.error + np.take_along_axis(self.error, at, 1)
         np.put_along_axis(error, at, 0.0, 1)  # s_r - s_r is 0 without any error
         return words, error
@@ -329,7 +329,7 @@ def _decompose_rows(
     sink = -math.inf if call.sinks is None else float(call.sinks[head[1]])
     visible, undefined, infinite = _visible(~removed, kind, sink)
     plain = visible[:, :-1] & ~infinite[:, None] & (kind.product == 0)
-    dot, error = _exact_dot(_slices(np.where(np.isfinite(q), q, 0.0)), keys.slices)
+    dot, error = exact_dot(slices(np.where(np.isfinite(q), q, 0.0)), keys.slices)
     dot = np.where(plain, dot[0], 0.0), np.where(plain, dot[1], 0.0)
     uncapped = _uncapped(call, dot, kind, infinite)
     scores = _scores(call, dot, np.where(plain, error, 0.0), uncapped, visible)
@@ -393,7 +393,7 @@ def _visible(seen: Booleans, kind: _Kinds, sink: float) -> tuple[Booleans, Boole
 
 
 def _uncapped(call: _Call, dot: Words, kind: _Kinds, infinite: Booleans) -> Array:
-    product = _times(dot, call.tau)[0]
+    product = times(dot, call.tau)[0]
     if call.softcap is None or not kind.product.any():
         return product
     saturated = np.sign(np.where(np.isnan(kind.product), 0.0, kind.product))
@@ -471,78 +471,3 @@ def _store_output(parts: Decomposition, block: tuple[int | slice, ...], values: 
     p = parts.p[block]
     parts.output[block] = p @ values
     parts.magnitude[block] = p @ np.abs(values)
-
-
-# --- exact dot products -----------------------------------------------------------------------
-
-
-def _slices(x: Array) -> list[Array]:
-    """x = the sum of the slices, each an integer matrix below 2^b times one power of two a row."""
-    bits = (53 - math.ceil(math.log2(max(1, x.shape[1])))) // 2
-    slices: list[Array] = []
-    while not slices or x.any():
-        _, exponent = np.frexp(np.abs(x).max(axis=1, keepdims=True, initial=0.0))
-        unit = np.ldexp(1.0, exponent - bits)
-        # the quotient is below 2^b and its rounding error at most 1/2; both steps are exact
-        part = np.rint(x / unit) * unit
-        slices.append(part)
-        x = x - part
-    return slices
-
-
-def _exact_dot(left: list[Array], right: list[Array]) -> tuple[Words, Array]:
-    """The dot products of all rows, hi + lo, and a bound of what the roundings lost."""
-    products = [a @ b.T for a in left for b in right]
-    high, low = products[0], np.zeros_like(products[0])
-    lost = np.zeros_like(high)
-    for product in products[1:]:
-        high, rest = _two_sum(high, product)
-        low, dropped = _two_sum(low, rest)
-        high, low = _two_sum(high, low)
-        lost += np.abs(dropped)
-    return (high, low), lost * (1 + 2.0**-40)
-
-
-# --- double-double ----------------------------------------------------------------------------
-
-
-def _two_sum(a: Array, b: Array) -> Words:
-    """a + b exactly (Knuth)."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def _negative(words: list[Array]) -> Words:
-    return -words[0], -words[1]
-
-
-def _plus(a: Words, b: Words) -> Words:
-    """a + b, relative error <= 3 u^2 + 13 u^3 (Joldes, Muller, Popescu 2017, algorithm 6)."""
-    s, e = _two_sum(a[0], b[0])
-    t, f = _two_sum(a[1], b[1])
-    s, e = _fast_two_sum(s, e + t)
-    return _fast_two_sum(s, e + f)
-
-
-def _fast_two_sum(a: Array, b: Array) -> Words:
-    """a + b exactly, for |a| >= |b| or a = 0 (Dekker)."""
-    s = a + b
-    return s, b - (s - a)
-
-
-def _split(a: Array | float) -> tuple[Array | float, Array | float]:
-    """a = high + low with 26-bit halves (Veltkamp)."""
-    c = 134217729.0 * a  # 2^27 + 1
-    high = c - (c - a)
-    return high, a - high
-
-
-def _times(a: Words, b: tuple[float, float]) -> Words:
-    """a * b, relative error <= 8 u^2: the product of the high words is exact (Dekker)."""
-    if b[1] == 0.0 and math.frexp(b[0])[0] in (0.5, -0.5):
-        return a[0] * b[0], a[1] * b[0]
-    product = a[0] * b[0]
-    (high, low), (b_high, b_low) = _split(a[0]), _split(b[0])
-    rest = ((high * b_high - product) + high * b_low + low * b_high) + low * b_low
-    return _fast_two_sum(product, rest + (a[0] * b[1] + a[1] * b[0]))

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module may import only from its own layer or from earlier ones.
 LAYERS = [
     ["references.enclosure"],
+    ["references.error_free"],
     ["references.exact", "references.arb", "references.decompose", "references.store"],
+    ["references.decompose_gradients"],
     ["references.fast"],
     ["references"],
     ["verify.errors"],
