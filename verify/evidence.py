@@ -17,11 +17,13 @@ class Way:
     meaning        what happened, in words
     cannot_prove   what a certificate of this kind says nothing about
     isolation      the certificate's field `isolation`
+    repeatable     a case can be run a second time
     """
 
     meaning: str
     cannot_prove: tuple[str, ...] = ()
     isolation: str = "worker process"
+    repeatable: bool = True
 
 
 WAYS = {
@@ -63,6 +65,7 @@ WAYS = {
             "that the outputs were not picked from several runs or made by a better program",
         ),
         "computed elsewhere",
+        repeatable=False,
     ),
 }
 

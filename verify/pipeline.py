@@ -23,13 +23,14 @@ from verify.arithmetic import Preset
 from verify.bounds import Bound, bound, joined
 from verify.case import Case, Inputs
 from verify.certificate import Finding, Record
-from verify.errors import InconclusiveError, IntegrityError, KernelError
+from verify.errors import InconclusiveError, IntegrityError, KernelError, OracleError
+from verify.evidence import WAYS
 from verify.formats import BINARY32, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
 from verify.metrics import error_interval, measure, row_sum_defect
 from verify.operation import Operation
-from verify.truth import Oracle, Truth
+from verify.truth import Oracle, Truth, decomposed
 from verify.worker import Answer, Output
 
 Array = NDArray[np.float64]
@@ -95,6 +96,11 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if record.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and record.check == "bound":
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
         record = decide(case, kernel, operation, inputs, answer, surer, limit)
+        if record.verdict is Verdict.FAIL:
+            require_same_bound(case, limit, operation, inputs, kernel.models(case.format))
+    if record.verdict is Verdict.FAIL and WAYS[kernel.way].repeatable:
+        repeated = repeat(kernel, operation, inputs, answer, bench)
+        record = replace(record, metrics={**record.metrics, "repeated": repeated})
     if answer.alias is not None and record.verdict is not Verdict.FAIL:
         reason = f"the output shares its memory with {answer.alias}"
         record = replace(record, verdict=Verdict.ERROR, check="alias", reason=reason)
@@ -106,6 +112,39 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if bench.grading and scores_of(inputs) <= MANY_SCORES:
         record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
     return replace(record, seconds=round(time.perf_counter() - started, 4))
+
+
+def require_same_bound(
+    case: Case, limit: Bound, operation: Operation, inputs: Inputs, models: Preset
+) -> None:
+    """A refutation rests on a bound that comes out the same when all of it is computed again.
+
+    The same up to 2^-20: a matrix product may add in another order.
+
+    Raises      OracleError where it does not: then nothing here is to be believed.
+    """
+    if scores_of(inputs) > MANY_SCORES:
+        return
+    again = bound(operation, inputs, decomposed(operation, inputs), models)
+    pairs = [(limit.total, again.total), (1.0 * limit.flagged, 1.0 * again.flagged)]
+    if limit.lse is not None and again.lse is not None:
+        pairs.append((limit.lse, again.lse))
+    if not all(np.allclose(a, b, rtol=2.0**-20, atol=0.0, equal_nan=True) for a, b in pairs):
+        raise OracleError(f"the bound of {case.id} differs when computed again: please report this")
+
+
+def repeat(
+    kernel: Kernel, operation: Operation, inputs: Inputs, answer: Answer, bench: Bench
+) -> str:
+    """What a second call of a refuted kernel gave: a refutation that does not repeat says so."""
+    try:
+        again = run(kernel, operation, inputs, bench)
+    except (IntegrityError, KernelError) as error:
+        return f"an error: {error}"
+    pairs = list(zip(answer.outputs, again.outputs, strict=True))
+    different = sum(int((a.bits != b.bits).sum()) for a, b in pairs)
+    total = sum(a.bits.size for a, _ in pairs)
+    return "the same bits" if not different else f"other bits in {different} of {total} elements"
 
 
 def _beyond_domain(

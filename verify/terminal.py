@@ -190,6 +190,8 @@ def explain(record: Record, certificate: Certificate, folder: Path) -> str:
             lines.append(f"  error     {number(f.error)}   {number(f.ulps)} ulp")
         by = f"   dominated by {f.stage}" if f.stage else ""
         lines.append(f"  bound     {number(f.bound)}{by}")
+    if "repeated" in record.metrics:
+        lines.append(f"  repeated  a second call gave {record.metrics['repeated']}")
     lines.append(f"  again     {again(record, certificate, folder)}")
     return "\n".join(lines)
 

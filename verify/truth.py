@@ -121,16 +121,10 @@ class Oracle:
     ) -> Decomposition:
         """Scores, probabilities and row sums, from which bounds are made; of a range of queries
         where one is given, and then not remembered."""
-
-        def compute() -> Decomposition:
-            if operation.name != "attention":
-                return decompose_softmax(inputs["x"].values)
-            q, k, v, options = _arguments(operation, inputs)
-            return decompose(q, k, v, **options, queries=queries)
-
         if queries is not None:
-            return compute()
-        return self._once(("decomposition", operation, inputs.digest), compute)
+            return decomposed(operation, inputs, queries)
+        key = ("decomposition", operation, inputs.digest)
+        return self._once(key, lambda: decomposed(operation, inputs))
 
     def _softmax(self, operation: Operation, inputs: Inputs) -> Truth:
         def compute() -> Enclosure:
@@ -213,6 +207,16 @@ class Oracle:
         require_overlap(found.output[row], exact.output[row], what)
         require_overlap(found.lse[row], exact.lse[row], what)
         self.audits += 1
+
+
+def decomposed(
+    operation: Operation, inputs: Inputs, queries: tuple[int, int] | None = None
+) -> Decomposition:
+    """`Oracle.decomposition`, computed and not remembered."""
+    if operation.name != "attention":
+        return decompose_softmax(inputs["x"].values)
+    q, k, v, options = _arguments(operation, inputs)
+    return decompose(q, k, v, **options, queries=queries)
 
 
 def _empty_lse(lse: Enclosure, empty: NDArray[np.bool_], declared: str) -> Enclosure:

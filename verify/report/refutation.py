@@ -51,6 +51,8 @@ def card(certificate: Certificate, record: Record) -> Mapping[str, Any]:
     lines += [("Case", record.case), ("Decided by", check(record))]
     if found is not None:
         lines += _element(found)
+    if "repeated" in record.metrics:
+        lines.append(("A second call gave", str(record.metrics["repeated"])))
     return {"lines": lines, "command": facts.reproduce(certificate, record.case)}
 
 
