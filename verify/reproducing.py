@@ -1,4 +1,4 @@
-"""Reproduce: one case of a certificate again, from its id, in decimal, hex and bits."""
+"""Reproduce: one case or property of a certificate again, from its id, in decimal, hex and bits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from verify.errors import CertificateError
 from verify.formats import format_named
 from verify.judge import Verdict
 from verify.pipeline import Bench, examine
+from verify.properties import Trial
 from verify.terminal import explain
 from verify.truth import Oracle
 from verify.worker import Worker
@@ -42,23 +43,54 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
             f"the outputs of {certificate.name} were computed elsewhere, so nothing here can call "
             f"the kernel again; judge its outputs again with: {certificate.command}"
         )
-    if old.check.startswith("property:") or old.family in properties.names():
-        raise CertificateError(f"{old.case} is a property: run `attncert certify` again to see it")
-    case = _case(certificate, old)
-    if case.build().digest != old.digest:
-        raise CertificateError(
-            f"{old.case}: this version makes other inputs than the certificate's"
-        )
+    structural = old.family in properties.names()
+    case = None if structural else _same_inputs(_case(certificate, old), old)
     declared = declared_fields(certificate.kernel["declaration"])
     request = Request((certificate.kernel["name"],), device=certificate.device, declared=declared)
     with Worker(seconds=seconds) as worker:
         kernel = loaded(worker, certificate.kernel["name"], request)
-        new = examine(case, kernel, Bench(Oracle(), worker, certificate.device, grading=False))
+        bench = Bench(Oracle(), worker, certificate.device, grading=False)
+        new = (
+            _property(
+                old, Trial(kernel, format_named(certificate.format), bench, _plan(certificate))
+            )
+            if case is None
+            else examine(case, kernel, bench)
+        )
     lines = [explain(new, certificate, Path(path).parent).strip(), ""]
     lines += _differences(certificate, environment(kernel), kernel.identity)
-    same = (new.verdict, new.finding) == (old.verdict, old.finding)
+    same = (new.verdict, new.reason, new.finding) == (old.verdict, old.reason, old.finding)
     lines.append("as certified, bit for bit" if same else _changed(old, new))
     return Result("\n".join(lines), 0 if same else 1)
+
+
+def _same_inputs(case: Case, old: Record) -> Case:
+    """The case, if its inputs are those of the certificate."""
+    if case.build().digest != old.digest:
+        raise CertificateError(
+            f"{old.case}: this version makes other inputs than the certificate's"
+        )
+    return case
+
+
+def _property(old: Record, trial: Trial) -> Record:
+    """The record of a property again: all of its calls in order, for they may depend on each other.
+
+    Raises      CertificateError where the property no longer makes this record, or from other
+                inputs.
+    """
+    found = properties.property_named(old.family)
+    refusal = found.refusal(trial.kernel)
+    if refusal is not None:
+        raise CertificateError(f"{old.case}: the kernel {refusal}, so nothing is tried")
+    for record in found.tried(trial):
+        if record.case == old.case:
+            if record.digest != old.digest:
+                raise CertificateError(
+                    f"{old.case}: this version makes other inputs than the certificate's"
+                )
+            return record
+    raise CertificateError(f"this version has no record {old.case!r}")
 
 
 def _record(certificate: Certificate, wanted: str) -> Record:
@@ -66,10 +98,8 @@ def _record(certificate: Certificate, wanted: str) -> Record:
         raise CertificateError(f"the certificate of {certificate.name} has no case")
     if wanted == "worst":
         order = list(Verdict)
-        structural = properties.names()
-        single = [r for r in certificate.records if r.family not in structural]
         return min(
-            single or certificate.records,
+            certificate.records,
             key=lambda r: (order.index(r.verdict), -(r.tightness or 0.0)),
         )
     for record in certificate.records:
@@ -78,14 +108,17 @@ def _record(certificate: Certificate, wanted: str) -> Record:
     raise CertificateError(f"the certificate of {certificate.name} has no case {wanted!r}")
 
 
-def _case(certificate: Certificate, record: Record) -> Case:
-    plan = Plan(
+def _plan(certificate: Certificate) -> Plan:
+    return Plan(
         certificate.kernel["operation"],
         format_named(certificate.format),
         certificate.profile,  # type: ignore[arg-type]
         certificate.seed,
     )
-    for case in families.family(record.family).cases(plan):
+
+
+def _case(certificate: Certificate, record: Record) -> Case:
+    for case in families.family(record.family).cases(_plan(certificate)):
         if case.id == record.case:
             return case
     raise CertificateError(f"this version has no case {record.case!r}")

@@ -15,18 +15,29 @@ def from_memory(
 ) -> Any:
     """An array over the arena: a view, not a copy; other layouts as `tensors_torch` has them."""
     plain = _plain(memory, tensor)
-    if plain.dtype == np.bool_ or plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
+    if plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
         return plain
+    if layout == "expanded":
+        return _expanded(plain)
     if layout == "transposed":
         first, second = (1, 2) if plain.ndim == 4 else (0, 1)
         return np.ascontiguousarray(plain.swapaxes(first, second)).swapaxes(first, second)
     step = 2 if layout == "sliced" else 1
-    room = np.full(
-        (*plain.shape[:-2], 2 * plain.shape[-2] + 1, plain.shape[-1]), np.nan, plain.dtype
-    )
+    shape = (*plain.shape[:-2], 2 * plain.shape[-2] + 1, plain.shape[-1])
+    room = np.full(shape, False if plain.dtype == np.bool_ else np.nan, plain.dtype)
     chosen = room[..., 1 : 1 + step * plain.shape[-2] : step, :]
     chosen[...] = plain
     return chosen
+
+
+def _expanded(plain: Any) -> Any:
+    """Stride 0 along each axis but the last where all entries are equal; read-only."""
+    one = plain
+    for axis in range(plain.ndim - 1):
+        first = one.take([0], axis)
+        if (one == first).all():
+            one = first
+    return np.broadcast_to(one.copy(), plain.shape)
 
 
 def _plain(memory: memoryview, tensor: dict[str, Any]) -> Any:

@@ -19,8 +19,8 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-# How inputs may lie in memory. Slots that belong to no element hold NaN.
-LAYOUTS = ("contiguous", "transposed", "sliced", "offset")
+# How inputs may lie in memory. Slots that belong to no element hold NaN, or the opposite in a mask.
+LAYOUTS = ("contiguous", "transposed", "sliced", "offset", "expanded")
 
 
 def from_memory(
@@ -28,8 +28,10 @@ def from_memory(
 ) -> torch.Tensor:
     """A tensor over the arena (on the CPU: a view, not a copy), laid out as asked."""
     plain = _plain(memory, tensor, device)
-    if plain.dtype == torch.bool or plain.dim() < 2 or plain.numel() == 0:
+    if plain.numel() == 0:
         return plain
+    if plain.dim() == 1:  # sinks
+        return _sliced(plain.unsqueeze(-1)).squeeze(-1) if layout == "sliced" else plain
     return _laid_out(plain, layout)
 
 
@@ -38,18 +40,37 @@ def _laid_out(plain: torch.Tensor, layout: str) -> torch.Tensor:
     if layout == "transposed":  # (batch, n, heads, d) in memory; for rows: column by column
         first, second = (1, 2) if plain.dim() == 4 else (0, 1)
         return plain.transpose(first, second).contiguous().transpose(first, second)
-    if layout == "sliced":  # every second row of a buffer twice as long
-        shape = [*plain.shape[:-2], 2 * plain.shape[-2], plain.shape[-1]]
-        room = torch.full(shape, float("nan"), dtype=plain.dtype, device=plain.device)
-        room[..., ::2, :] = plain
-        return room[..., ::2, :]
+    if layout == "sliced":
+        return _sliced(plain)
     if layout == "offset":  # storage begins one element early, so rows are misaligned
-        room = torch.full(
-            (plain.numel() + 1,), float("nan"), dtype=plain.dtype, device=plain.device
-        )
+        room = _guard(plain.new_empty(plain.numel() + 1))
         room[1:] = plain.reshape(-1)
         return room[1:].view(plain.shape)
+    if layout == "expanded":
+        return _expanded(plain)
     return plain
+
+
+def _sliced(plain: torch.Tensor) -> torch.Tensor:
+    """Every second row of a buffer twice as long."""
+    room = _guard(plain.repeat_interleave(2, dim=-2))
+    room[..., ::2, :] = plain
+    return room[..., ::2, :]
+
+
+def _guard(room: torch.Tensor) -> torch.Tensor:
+    """What lies where no element does."""
+    return room.logical_not_() if room.dtype == torch.bool else room.fill_(float("nan"))
+
+
+def _expanded(plain: torch.Tensor) -> torch.Tensor:
+    """Stride 0 along each axis but the last where all entries are equal: a broadcast tensor."""
+    one = plain
+    for axis in range(plain.dim() - 1):
+        first = one.narrow(axis, 0, 1)
+        if bool((one == first).all()):
+            one = first
+    return one.clone().expand(plain.shape)
 
 
 def _plain(memory: memoryview, tensor: dict[str, Any], device: str) -> torch.Tensor:

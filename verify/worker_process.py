@@ -125,8 +125,10 @@ class Loaded:
             from verify.tensors_numpy import address, from_memory, poison, to_bytes
         else:
             from verify.tensors_torch import address, from_memory, poison, to_bytes
-        where = request["device"], request["layout"]
-        tensors = {t["name"]: from_memory(memory, t, *where) for t in request["tensors"]}
+        tensors = {
+            t["name"]: from_memory(memory, t, request["device"], _layout(request, t["name"]))
+            for t in request["tensors"]
+        }
         positional, keywords = _arguments(request, tensors, self.description["operation"])
         poison(request["sizes"], request["device"])
         started = CLOCK()
@@ -168,6 +170,15 @@ class Loaded:
                 return "the output of an earlier call"
             self._kept.append((where, output))
         return None
+
+
+def _layout(request: dict[str, Any], name: str) -> str:
+    """How a tensor lies in memory; `extras-...` is about masks, biases and sinks only."""
+    layout = str(request["layout"])
+    if not layout.startswith("extras-"):
+        return layout
+    plain = name in (*ATTENTION_ARGUMENTS, *SOFTMAX_ARGUMENTS)
+    return "contiguous" if plain else layout.removeprefix("extras-")
 
 
 def _arguments(

@@ -29,7 +29,21 @@ class IgnoresStrides(Online):
         return super().prepared(walked(q), walked(k), walked(v), *read)  # type: ignore[arg-type]
 
 
+class IgnoresExtraStrides(Online):
+    """Reads masks and biases in the order of memory, and nothing else."""
+
+    def prepared(self, q: Tensor, k: Tensor, v: Tensor, *options: object) -> Call:
+        read = [walked(o) if isinstance(o, torch.Tensor) else o for o in options]
+        return super().prepared(q, k, v, *read)  # type: ignore[arg-type]
+
+
 @control("ignores-strides", "inputs walked as contiguous")
 def ignores_strides(block: int = 16) -> Kernel:
     """Tiles of `block` keys."""
     return honest(IgnoresStrides(block=block))
+
+
+@control("ignores-extra-strides", "mask and bias walked as contiguous")
+def ignores_extra_strides(block: int = 16) -> Kernel:
+    """Tiles of `block` keys."""
+    return honest(IgnoresExtraStrides(block=block))
