@@ -26,7 +26,7 @@ LAYERS = [
     ["verify.case", "verify.arithmetic"],
     ["verify.families", "verify.bounds"],
     ["verify.grades", "verify.metrics", "verify.truth"],
-    ["verify.judge"],
+    ["verify.judge", "verify.vectors"],
     [
         "verify.certificate",
         "verify.backing",
