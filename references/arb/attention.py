@@ -24,7 +24,7 @@ from references.enclosure import (
 )
 
 Triple = tuple[int, int, int]
-_BLOCK = 2**18  # balls alive at a time
+BLOCK = 2**18  # balls alive at a time
 
 
 def attention(
@@ -61,7 +61,7 @@ def attention(
     Source      Dot products are exact integers.  Ball arithmetic for the rest: F. Johansson, Arb,
                 IEEE Transactions on Computers 66(8), 2017.
     """
-    call = _Call(q, k, v, scale, causal, corner, window, mask, bias, softcap, sinks, extra_bits)
+    call = Call(q, k, v, scale, causal, corner, window, mask, bias, softcap, sinks, extra_bits)
     truth = AttentionTruth(
         output=unknown((*q.shape[:3], v.shape[3]), q.shape[:3]),
         lse=unknown(q.shape[:3], q.shape[:3]),
@@ -71,21 +71,21 @@ def attention(
     if rows is not None:
         wanted[...] = False
         wanted[tuple(np.array(list(rows), dtype=np.intp).reshape(-1, 3).T)] = True
-    step = max(1, _BLOCK // max(1, k.shape[2]))
+    step = max(1, BLOCK // max(1, k.shape[2]))
     for b, kv in np.ndindex(*k.shape[:2]):
         group = slice(kv * call.group, (kv + 1) * call.group)
         if wanted[b, group].any():
-            shared = _shared(k[b, kv], v[b, kv])
+            shared = share(k[b, kv], v[b, kv])
             for h in range(group.start, group.stop):
                 queries = np.flatnonzero(wanted[b, h])
                 for first in range(0, len(queries), step):
-                    block = _Block(call, shared, (b, h), queries[first : first + step])
+                    block = Block(call, shared, (b, h), queries[first : first + step])
                     block.enclose(truth)
     return truth
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     q: Array
     k: Array
     v: Array
@@ -126,7 +126,7 @@ class _Call:
 
 
 @dataclass(frozen=True)
-class _Shared:
+class Shared:
     """What the query heads of one kv head share."""
 
     k: Array
@@ -137,20 +137,20 @@ class _Shared:
     value_exponent: int
 
 
-def _shared(k: Array, v: Array) -> _Shared:
+def share(k: Array, v: Array) -> Shared:
     keys, key_exponent = integers(np.where(np.isfinite(k), k, 0.0))
     values, value_exponent = integers(np.where(np.isfinite(v), v, 0.0))
     matrix = fmpz_mat(k.shape[0], k.shape[1], [x for row in keys for x in row]).transpose()
     columns = [x for row in values for x in (*row, 1)]
     balls = arb_mat(fmpz_mat(v.shape[0], v.shape[1] + 1, columns))
-    return _Shared(k, v, matrix, key_exponent, balls, value_exponent)
+    return Shared(k, v, matrix, key_exponent, balls, value_exponent)
 
 
-class _Block:
+class Block:
     """Some query rows of one head."""
 
     def __init__(
-        self, call: _Call, shared: _Shared, head: tuple[int, int], queries: NDArray[np.intp]
+        self, call: Call, shared: Shared, head: tuple[int, int], queries: NDArray[np.intp]
     ) -> None:
         self.call, self.shared, self.head, self.queries = call, shared, head, queries
         self.q = call.q[head][queries]
@@ -161,6 +161,7 @@ class _Block:
         self.bias = None if call.bias is None else call.part(call.bias, head, queries)
         if self.bias is not None:
             visible = visible & ~np.isneginf(self.bias)
+        self.visible = visible
         self.sink = None if call.sinks is None else float(call.sinks[head[1]])
         self.products = self._products()
         self.parts = partition(visible, self._score_kinds(), self.sink)
@@ -199,7 +200,7 @@ class _Block:
         place = (*self.head, self.queries)
         output, lse, magnitude = self._without_keys()
         todo = np.flatnonzero(self.parts.used.any(axis=1))
-        for bits in ladder(FIRST_BITS + self._guard(), self.call.extra_bits):
+        for bits in ladder(FIRST_BITS + self.guard(), self.call.extra_bits):
             if len(todo) == 0:
                 break
             with precision(bits):
@@ -213,7 +214,7 @@ class _Block:
             target.radius[place], target.classes[place] = source.radius, source.classes
         truth.magnitude[place] = magnitude
 
-    def _guard(self) -> int:
+    def guard(self) -> int:
         """Bits that the size of the scores costs where they are not subtracted exactly."""
         if self.bias is None and self.sink is None and self.call.softcap is None:
             return 16
@@ -227,7 +228,7 @@ class _Block:
         self, todo: NDArray[np.intp], output: Enclosure, lse: Enclosure, magnitude: Array
     ) -> Booleans:
         """Enclose the rows `todo` at the present precision; returns which are narrow enough."""
-        rows = [self._weights(int(i)) for i in todo]
+        rows = [self.weights(int(i)) for i in todo]
         n_k, d_v = self.shared.v.shape
         flat = [weight for row in rows for weight in row.weights]
         sums = (arb_mat(len(rows), n_k, flat) * self.shared.values).entries()
@@ -251,7 +252,7 @@ class _Block:
     def _put(self, enclosure: Enclosure, rows: NDArray[np.intp], found: Sequence[Array]) -> None:
         enclosure.hi[rows], enclosure.lo[rows], enclosure.radius[rows] = found
 
-    def _weights(self, i: int) -> _Row:
+    def weights(self, i: int) -> _Row:
         """The weights of one row, and the shift that they are relative to."""
         used = np.flatnonzero(self.parts.used[i]).tolist()
         if self.parts.infinite[i]:
