@@ -49,6 +49,7 @@ LAYERS = [
         "verify.session_report",
         "verify.grading",
     ],
+    ["verify.studies"],
     ["verify.exit_status"],
     ["verify.commands"],
     ["verify.cli"],

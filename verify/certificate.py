@@ -21,6 +21,7 @@ from verify.errors import CertificateError, UsageError
 from verify.judge import Verdict, worst
 
 SCHEMA_VERSION = 1
+STUDY_SUFFIX = ".study.json"  # what `attncert study` leaves beside certificates
 
 # Fields that hold numbers, and so may hold the strings 'inf', '-inf' and 'nan' in JSON.
 RECORD_NUMBERS = ("scores", "tightness", "median_tightness", "metrics", "grades", "stages", "notes")
@@ -327,14 +328,14 @@ def plain(value: Any) -> Any:
 
 
 def certificate_files(sources: tuple[Path, ...]) -> list[Path]:
-    """The certificates among files and folders (`*.json`, no dot-files).
+    """The certificates among files and folders (`*.json`; no dot-files, no studies).
 
     Raises      UsageError where there is none.
     """
     files: list[Path] = []
     for source in sources:
         found = sorted(source.glob("*.json")) if source.is_dir() else [source]
-        files += [f for f in found if not f.name.startswith(".")]
+        files += [f for f in found if f.name[0] != "." and not f.name.endswith(STUDY_SUFFIX)]
     if not files:
         raise UsageError(f"no certificate (*.json) in {', '.join(map(str, sources))}")
     return files

@@ -24,15 +24,19 @@ import click
     help="Exit 0 when every verdict is the one that the kernel is shipped for.",
 )
 def command(sources: tuple[Path, ...], folder: Path | None, expect: bool) -> None:
-    """Make the HTML page and the Markdown summary from certificates."""
+    """Make the HTML page and the Markdown summary from certificates.
+
+    A study (`attncert study`) that lies beside the certificates becomes a section of the report.
+    """
     from verify.campaign import prepare_folder
     from verify.certificate import certificate_files, read
     from verify.exit_status import report_unexpected
     from verify.report import write_report
+    from verify.studies import sections
 
     certificates = [read(path) for path in certificate_files(sources)]
     target = folder or (sources[0] if sources[0].is_dir() else sources[0].parent)
-    for path in write_report(certificates, prepare_folder(target)):
+    for path in write_report(certificates, prepare_folder(target), sections(sources)):
         click.echo(path)
     if expect:
         sys.exit(report_unexpected(certificates))

@@ -62,17 +62,21 @@ def _discovered() -> dict[str, Section]:
 SECTIONS: Mapping[str, Section] = _Sections()
 
 
-def write_report(certificates: Sequence[Certificate], folder: Path) -> list[Path]:
+def write_report(
+    certificates: Sequence[Certificate], folder: Path, more: Mapping[str, Section] | None = None
+) -> list[Path]:
     """Write report.html, report.md, results.csv and junit.xml, each whole or not at all.
 
+    more        sections beside those of this package, by name
     Returns     the paths written; equal certificates give equal bytes, in whatever order they come.
     Raises      ReportError after everything was written, where a section could not be drawn.
     """
     from verify.report import facts, junit, markdown, page, results_csv
 
     ordered = facts.arranged(certificates)
-    html, html_problems = page.page(ordered, SECTIONS)
-    summary, markdown_problems = markdown.markdown(ordered, SECTIONS)
+    found = {**SECTIONS, **(more or {})}
+    html, html_problems = page.page(ordered, found)
+    summary, markdown_problems = markdown.markdown(ordered, found)
     texts = {
         "report.html": html,
         "report.md": summary,
