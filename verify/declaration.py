@@ -119,6 +119,7 @@ class Registration:
     unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
     tensors: Literal["torch", "numpy"] = "torch"
     expected: Literal["pass", "fail"] = "pass"
+    libraries: tuple[str, ...] = ()  # distributions whose versions a certificate records
 
 
 ATTRIBUTE = "__attncert__"

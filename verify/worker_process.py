@@ -281,7 +281,7 @@ def _describe(
         "unavailable": registration.unavailable() if registration.unavailable else None,
         "expected": registration.expected,
         "factory": factory,
-        "identity": _identity(function),
+        "identity": _identity(function, registration.libraries),
         "environment": environment(),
     }
 
@@ -317,7 +317,7 @@ def read_signature(function: Callable[..., Any], operation: str | None) -> tuple
     return found, [f for f in SIGNATURE_FEATURES if f in named]
 
 
-def _identity(function: Callable[..., Any]) -> dict[str, Any]:
+def _identity(function: Callable[..., Any], libraries: Sequence[str] = ()) -> dict[str, Any]:
     target = inspect.unwrap(function)
     identity: dict[str, Any] = {
         "module": getattr(target, "__module__", None),
@@ -329,12 +329,17 @@ def _identity(function: Callable[..., Any]) -> dict[str, Any]:
         identity["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     except (TypeError, OSError):
         identity["file"] = None
-    package = (identity["module"] or "").partition(".")[0]
-    try:
-        identity["package"] = {package: importlib.metadata.version(package)}
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        identity["package"] = {}
+    packages = ((identity["module"] or "").partition(".")[0], *libraries)
+    identity["package"] = {name: version for name in packages if (version := _version(name))}
     return identity
+
+
+def _version(distribution: str) -> str | None:
+    """The installed version, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
 
 
 _ENVIRONMENT: dict[str, Any] = {}

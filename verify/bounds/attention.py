@@ -152,7 +152,7 @@ class _Shared:
 
 @dataclass(frozen=True)
 class RowsBound:
-    """`Bound` for a block of rows, in folded shape; lse (slabs, rows, 1)."""
+    """`Bound` for a block of rows, in folded shape; lse, lse_beyond (slabs, rows, 1)."""
 
     total: Array
     probable: Array
@@ -160,6 +160,7 @@ class RowsBound:
     lse: Array
     flags: dict[str, Booleans]
     row_flags: dict[str, Booleans]
+    lse_beyond: Booleans  # the log-sum-exp may exceed the format in which it is returned
 
 
 def weight_error(variant: _Variant) -> Array:
@@ -374,7 +375,9 @@ def _bound_rows(rows: Rows, variant: _Variant, level: float) -> RowsBound:
     lse = log_sum_exp_error(rows, model, variant.exps, variant.weights, row_sum, model.lse_format)
     spread = _spread(rows, variant, row_sum, product)
     probable = probable_error(rows, model, spread, total, level)
-    return RowsBound(total, probable, parts, lse * INFLATION, flags, row_sum.flags | product.flags)
+    beyond = np.abs(rows.lse) + lse >= FORMATS[model.lse_format].overflow_threshold
+    rowwise = row_sum.flags | product.flags
+    return RowsBound(total, probable, parts, lse * INFLATION, flags, rowwise, beyond)
 
 
 def _spread(rows: Rows, variant: _Variant, row_sum: RowSumError, product: ProductError) -> Spread:
@@ -464,7 +467,7 @@ def _finished(rows: Rows, found: RowsBound) -> Bound:
     flagged = np.zeros(shape, dtype=bool)
     for flag in kept.values():
         flagged = flagged | flag
-    lse_flagged = np.zeros(rows.count.shape, dtype=bool)
+    lse_flagged = found.lse_beyond
     for name, flag in row_flags.items():
         if name not in ("O7", "O8", "O9"):
             lse_flagged = lse_flagged | flag

@@ -35,6 +35,7 @@ def kernel(
     factory: bool = False,
     expected: Literal["pass", "fail"] = "pass",
     unavailable: Callable[[], str | None] | None = None,
+    libraries: tuple[str, ...] = (),
     **declared: Any,
 ) -> Callable[[F], F]:
     """Register a kernel under a name.
@@ -43,6 +44,7 @@ def kernel(
                  with `declare`); it is then called `name[option=value,...]`.
     expected     'fail' for kernels that are shipped because they must be refuted (naive).
     unavailable  returns the reason why the kernel cannot run here, or None.
+    libraries    distributions that the kernel runs; a certificate records their versions.
     declared     fields of `Declaration`.
     """
     check_names(declared)
@@ -61,6 +63,7 @@ def kernel(
             unavailable=unavailable,
             tensors=tensors,
             expected=expected,
+            libraries=libraries,
         )
         setattr(function, ATTRIBUTE, registration)
         _REGISTRY[name] = function

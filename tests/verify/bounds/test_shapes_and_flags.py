@@ -200,6 +200,18 @@ def test_flag_is_raised_where_its_condition_holds(
         assert not bound(quiet[1], quiet[0], quiet[2], model).flagged.any()
 
 
+def test_a_log_sum_exp_beyond_its_format_is_flagged_and_nothing_else_is() -> None:
+    """An LSE returned in binary16 overflows at 65520; in binary32 the same rows are judged."""
+    p = problem("normal", SMALL, "fp16")
+    p = replace(p, q=np.full(p.q.shape, 64.0), k=np.full(p.k.shape, 16384.0))
+    inputs, operation, parts = inputs_of(p, "fp16")
+    for fmt, expected in (("fp16", True), ("fp32", False)):
+        found = bound(operation, inputs, parts, of("fp16", lse_format=fmt))
+        assert found.lse_flagged is not None
+        assert found.lse_flagged.all() == found.lse_flagged.any() == expected
+        assert not found.flagged.any()
+
+
 def test_shifted_kernels_are_never_excused_for_an_empty_row_sum() -> None:
     """O6 needs a missing shift: with one, some exponential is exp(0)."""
     for family in ("large_scores", "products_overflow", "huge_offset", "p_underflow"):

@@ -13,10 +13,12 @@ from verify.kernels import find, load_all
 from verify.kernels._precision import DTYPES
 
 torch.set_num_threads(1)
-SOFTMAXES = [
+SOFTMAXES = [  # other libraries' are tried in modules of their own
     name
     for name in load_all()
-    if find(name)[1].operation != "attention" and not name.startswith(("control-", "cheat-"))
+    if find(name)[1].operation != "attention"
+    and not name.startswith(("control-", "cheat-"))
+    and not find(name)[1].libraries
 ]
 
 

@@ -1,0 +1,55 @@
+"""onnxruntime and the ONNX reference: certified as they declare, refuted where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.verify.kernels.certified import refused
+from verify.judge import Verdict
+from verify.kernels import find
+
+pytestmark = pytest.mark.third_party
+
+
+def kernel(name: str) -> Callable[..., np.ndarray]:
+    pytest.importorskip("onnxruntime")
+    return find(name)[0]
+
+
+@pytest.mark.parametrize("fmt", ["fp16", "fp32"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "onnxruntime-softmax",
+        "onnxruntime-log-softmax",
+        "onnxruntime-attention",
+        "onnxruntime-attention-23",
+    ],
+)
+def test_smoke_profile_certifies_in_the_declared_model(name: str, fmt: str) -> None:
+    assert refused(name, fmt) == (Verdict.PASS, [])
+
+
+def test_attention_keeps_its_scores_in_binary16() -> None:
+    """What the fp16 model rests on: two keys whose scores, 2048 and 2049, round to one number."""
+    q = np.ones((1, 1, 1, 2), np.float16)
+    k = np.array([[2048, 0], [2048, 1]], np.float16).reshape(1, 1, 2, 2)
+    v = np.array([[0.0], [1.0]], np.float16).reshape(1, 1, 2, 1)
+    got = kernel("onnxruntime-attention")(q, k, v, scale=1.0)
+    assert got.item() == 0.5
+    wide = [x.astype(np.float32) for x in (q, k, v)]
+    assert kernel("onnxruntime-attention")(*wide, scale=1.0).item() > 0.7
+
+
+@pytest.mark.parametrize("name", ["onnxruntime-attention", "onnxruntime-attention-23"])
+def test_a_removed_key_with_a_high_score_wins_in_binary16(name: str) -> None:
+    """The finding: the mask adds -65504, not -inf (reports/findings/onnxruntime-attention.md)."""
+    q = np.ones((1, 1, 1, 1), np.float16)
+    k = np.array([-6e4, 6e4], np.float16).reshape(1, 1, 2, 1)
+    v = np.array([1, 2], np.float16).reshape(1, 1, 2, 1)
+    mask = np.array([[True, False]])
+    assert kernel(name)(q, k, v, scale=1.0, mask=mask).item() == 2.0
+    assert kernel(name)(q, k[:, :, :1], v[:, :, :1], scale=1.0).item() == 1.0
