@@ -74,6 +74,8 @@ class ArithmeticModel:
     flush_to_zero        subnormals of softmax_format become zero, as results and accumulators, and
                          as operands of both products
     flush_exp            only the exponential gives zero below the smallest normal number
+    exp_zero_below       the exponential gives zero where its value is below this number (None: no;
+                         it may lie above the smallest normal number, as oneDNN's does)
     flush_p              subnormals of P in p_format become zero
     row_sum              accumulator of the row sum; row_sum_order its order
     row_sum_of           whether it adds P before or after rounding to p_format
@@ -110,6 +112,7 @@ class ArithmeticModel:
     exp_relative: float | None = None
     flush_to_zero: bool = False
     flush_exp: bool = False
+    exp_zero_below: float | None = None
     flush_p: bool = False
     row_sum: Chain = field(default_factory=Chain)
     row_sum_order: Order = "any"

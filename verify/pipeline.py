@@ -21,6 +21,7 @@ from references.enclosure import FINITE, Enclosure
 from verify import grades
 from verify.arithmetic import Preset
 from verify.bounds import Bound, bound, joined
+from verify.bounds.mean_rows import with_mean_rows
 from verify.case import Case, Inputs
 from verify.certificate import Finding, Record
 from verify.errors import InconclusiveError, IntegrityError, KernelError, OracleError
@@ -92,7 +93,7 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     except KernelError as error:
         return _failed(case, operation, inputs, Verdict.ERROR, "run", str(error))
     truth = bench.oracle.truth(operation, inputs, kernel.declaration)
-    limit = bound_of(operation, inputs, kernel.models(case.format), bench)
+    limit = _limit(kernel, operation, inputs, kernel.models(case.format), bench)
     record = decide(case, kernel, operation, inputs, answer, truth, limit)
     if record.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and record.check == "bound":
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
@@ -196,6 +197,21 @@ def output_shapes(
     if "return_lse" in kernel.features:
         shapes.append((q.shape[:3], BINARY32))
     return shapes
+
+
+def _limit(
+    kernel: Kernel, operation: Operation, inputs: Inputs, models: Preset, bench: Bench
+) -> Bound:
+    """The bound, with rows that the kernel declares to be a mean of V held to that of a mean."""
+    limit = bound_of(operation, inputs, models, bench)
+    if operation.name != "attention" or kernel.declaration.empty_row != "mean":
+        return limit
+    empty = bench.oracle.decomposition(operation, inputs).empty
+
+    def again(operation: Operation, inputs: Inputs) -> Bound:
+        return bound_of(operation, inputs, models, bench)
+
+    return with_mean_rows(limit, empty, operation, inputs, again)
 
 
 def bound_of(operation: Operation, inputs: Inputs, models: Preset, bench: Bench) -> Bound:

@@ -17,7 +17,7 @@ from verify.formats import FORMATS
 # The model's fields that this stage reads, besides those of the scores.
 FIELDS = (
     *SCORE_FIELDS, "softmax_format", "shift", "exponential", "exp_ulps", "exp_relative",
-    "flush_exp", "block", "splits", "lazy", "max_offset", "log_ulps",
+    "flush_exp", "exp_zero_below", "block", "splits", "lazy", "max_offset", "log_ulps",
 )  # fmt: skip
 
 # Larger arguments are cut here: e^300 times any spread of values is far beyond the hull, which then
@@ -213,9 +213,12 @@ def _underflow(
     fmt = FORMATS[model.softmax_format]
     flush = model.flush_to_zero or model.flush_exp
     unit = fmt.smallest_normal if flush else max(model.exp_ulps, 0.5) * fmt.smallest
+    # a value that becomes zero is off by itself: by less than where that begins
+    begins = max(fmt.smallest_normal, model.exp_zero_below or 0.0)
+    unit = max(unit, model.exp_zero_below or 0.0)
     lag = 2.0**model.lazy if model.shift else 1.0
     smallest = -rows.distance - theta + log_c + np.log(np.maximum(2 - np.exp(log_e), 1e-300))
-    reached = rows.live & (smallest < math.log(2 * fmt.smallest_normal * lag))
+    reached = rows.live & (smallest < math.log(2 * begins * lag))
     if not reached.any():
         return None
     twice = 2.0 if model.block is not None else 1.0  # the exponential, and a rescale

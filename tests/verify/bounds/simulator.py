@@ -75,7 +75,9 @@ class Machine:
             value = np.maximum(self.wrong(exact, model.exp_ulps), 0.0)
         value = np.where(x == 0, 1.0, value)
         flush = model.flush_to_zero or model.flush_exp
-        return np.where(flush & (value < fmt.smallest_normal), 0.0, value)
+        least = fmt.smallest_normal if flush else 0.0
+        least = max(least, model.exp_zero_below or 0.0)
+        return np.where(value < least, 0.0, value)
 
     def log(self, x: Array) -> Array:
         with np.errstate(divide="ignore"):

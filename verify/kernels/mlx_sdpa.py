@@ -1,0 +1,105 @@
+"""mlx.core.fast.scaled_dot_product_attention on the CPU.
+
+On the CPU mlx 0.32.4 runs the composition that mlx/fast.cpp calls the fallback (seen from a row
+whose keys are all masked: it gives the mean of V, as the fallback's finite mask value does):
+
+scale   rounded to the input format; q times it is rounded to the input format again.
+QK^T    accumulated in binary32 (cblas_sgemm, and simd_gemm<T, float> in
+        mlx/backend/cpu/gemms/simd_gemm.h for 16-bit inputs), then stored in the input format;
+        an additive mask is added in the input format.
+mask    a boolean mask and `causal` put the format's lowest finite number in place of the score.
+softmax with precise=True: see `mlx_softmax`; P is stored in the input format.
+PV      accumulated in binary32, rounded once.
+
+`stored_row_sum` stands for the rounding of the reciprocal by which P is normalised.
+The causal corner is documented as the lower right one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verify.kernels import kernel
+from verify.kernels._installed import needs
+from verify.kernels._mlx import array, tensor
+from verify.kernels._precision import DTYPES
+from verify.kernels.mlx_softmax import EXP_RELATIVE
+
+SOURCE = "mlx 0.32.4: mlx/fast.cpp, mlx/backend/cpu/gemms/simd_gemm.h, mlx/backend/cpu/softmax.cpp"
+
+
+def model(name: str) -> dict[str, Any]:
+    """Scores and normalised P stored in the input format; q scaled first."""
+    return {
+        "name": "mlx-sdpa",
+        "input": name,
+        "output": name,
+        "scale_position": "query",
+        "scale_format": name,
+        "scaled_operands": name,
+        "stored_scores": None if name == "fp32" else name,
+        "stores": "each",
+        "p_format": name,
+        "p_normalised": True,
+        "stored_row_sum": "fp32",
+        "exp_relative": EXP_RELATIVE,
+        "flush_exp": True,
+        "block": None,
+    }
+
+
+@kernel(
+    name="mlx-sdpa",
+    operation="attention",
+    summary="mlx.core.fast.scaled_dot_product_attention on the CPU",
+    devices=("cpu",),
+    model={name: model(name) for name in DTYPES},
+    empty_row="mean",
+    masked_nonfinite="leaks",
+    without=("empty",),
+    unavailable=needs("mlx", extra="mlx"),
+    libraries=("mlx",),
+    source=SOURCE,
+)
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """q (batch, heads, n_q, d), k (batch, kv_heads, n_k, d), v (batch, kv_heads, n_k, d_v).
+
+    MLX takes one mask: causal alone, or boolean, or additive; several are joined here.
+    """
+    import mlx.core as mx
+
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    joined = _joined(q, k, causal, mask, bias)
+    chosen = "causal" if joined is None and causal else None if joined is None else array(joined)
+    with mx.stream(mx.cpu):
+        out = mx.fast.scaled_dot_product_attention(
+            array(q), array(k), array(v), scale=scale, mask=chosen
+        )
+        return tensor(out)
+
+
+def _joined(
+    q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
+) -> Tensor | None:
+    """One mask for MLX; None where there is no mask tensor."""
+    if mask is None and bias is None:
+        return None
+    if causal:
+        n_q, n_k = q.shape[-2], k.shape[-2]
+        corner = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
+        mask = corner if mask is None else mask & corner
+    if bias is None:
+        return mask
+    return bias if mask is None else torch.where(mask, bias, float("-inf"))
