@@ -92,6 +92,30 @@ class ArithmeticModel:
     lse_format           format in which the log-sum-exp is returned
     log_softmax          'shifted' (x - m) - ln l; 'lse' x - (m + ln l), which allows every error
                          that 'shifted' can make
+
+    The backward pass (dP = dO V^T, D = sum_c dO O, dS = P (dP - D)); the fields above hold there
+    too, for scores and exponentials that are formed again:
+
+    backward_p           'lse' P = exp(s - LSE) with the stored log-sum-exp; 'kept' P of the forward
+                         pass, kept or formed again from maximum and row sum
+    backward_p_format    format to which P is rounded before it enters dS (None: not rounded);
+                         in dV it is rounded to p_format
+    delta                D from 'output', the stored O, or from 'probabilities', sum_j P_j dP_j
+    delta_format         format of O where it enters D (None: `output`)
+    gradients            accumulators of dP, dQ, dK and dV
+    dp_format            format in which dP is kept (None: not rounded)
+    ds_format            format of dS where it enters dQ and dK (None: that of p_format)
+    ds_roundings         how often dS is rounded to it on the way (scale, softcap)
+    ds_form              'difference' P (dP - D); 'products' P dP - P D, which allows every error of
+                         'difference'
+    gradient_scale       the scale multiplies the finished gradient ('last'), or dS, or the
+                         'operands' (as sqrt(scale) or whole), which allows every error of 'last'
+    gradient_block       (queries, keys): the running dK and dV are rounded to `output` after so many
+                         queries, dQ after so many keys (None: they stay in the accumulator)
+    group_format         format to which each head's dK and dV are rounded before those of a kv head
+                         are added in it (None: added in the accumulator)
+    more_roundings       further roundings that every term of dP, D and dS passes, such as the
+                         divisions by the row sum in automatic differentiation
     """
 
     name: str = ""
@@ -131,10 +155,27 @@ class ArithmeticModel:
     log_format: str | None = None
     lse_format: str = "fp32"
     log_softmax: Literal["shifted", "lse"] = "shifted"
+    backward_p: Literal["lse", "kept"] = "lse"
+    backward_p_format: str | None = None
+    delta: Literal["output", "probabilities"] = "output"
+    delta_format: str | None = None
+    gradients: Accumulator = field(default_factory=Chain)
+    dp_format: str | None = None
+    ds_format: str | None = None
+    ds_roundings: int = 1
+    ds_form: Literal["difference", "products"] = "difference"
+    gradient_scale: Literal["last", "operands"] = "last"
+    gradient_block: tuple[int, int] | None = None
+    group_format: str | None = None
+    more_roundings: int = 0
 
     def __post_init__(self) -> None:
-        named = (self.scaled_operands, self.stored_scores, self.stored_row_sum, self.log_format)
-        chains = (self.qk.format, self.pv.format, self.row_sum.format)
+        named = (
+            self.scaled_operands, self.stored_scores, self.stored_row_sum, self.log_format,
+            self.backward_p_format, self.delta_format, self.dp_format, self.ds_format,
+            self.group_format,
+        )  # fmt: skip
+        chains = (self.qk.format, self.pv.format, self.row_sum.format, self.gradients.format)
         for name in (
             self.input,
             self.output,
@@ -155,6 +196,7 @@ class ArithmeticModel:
         for what, core, operands in (
             ("qk", self.qk, (self.operands,)),
             ("pv", self.pv, (self.p_format, self.input)),
+            ("gradients", self.gradients, (self.ds_format or self.p_format, self.input)),
         ):
             if isinstance(core, TensorCore) and wide and any(FORMATS[x].p > 11 for x in operands):
                 raise UsageError(
@@ -204,22 +246,27 @@ class ArithmeticModel:
                 f"{', '.join(sorted(known))}"
             )
         values = dict(data)
-        for key in ("qk", "pv", "row_sum"):
+        for key in ("qk", "pv", "row_sum", "gradients"):
             if isinstance(values.get(key), dict):
                 parts = values[key]
                 values[key] = TensorCore(**parts) if "products" in parts else Chain(**parts)
-        if values.get("convert") is not None:
-            values["convert"] = tuple(values["convert"])
+        for key in ("convert", "gradient_block"):
+            if values.get(key) is not None:
+                values[key] = tuple(values[key])
         return cls(**values)
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A named set of models in one input format; the bound is the maximum over the variants."""
+    """A named set of models in one input format; the bound is the maximum over the variants.
+
+    backward    the variants of the backward pass, where they are not those of the forward pass
+    """
 
     name: str
     variants: tuple[ArithmeticModel, ...]
     meaning: str
+    backward: tuple[ArithmeticModel, ...] = ()
 
     @property
     def format(self) -> str:
@@ -343,7 +390,38 @@ def preset(name: str, fmt: Format) -> Preset:
     if name not in _PRESETS:
         raise UsageError(f"unknown arithmetic model {name!r}; known: {', '.join(PRESET_NAMES)}")
     make, meaning = _PRESETS[name]
-    return Preset(name, make(fmt.name), meaning)
+    variants = make(fmt.name)
+    return Preset(name, variants, meaning, _backward(variants))
+
+
+def _backward(variants: tuple[ArithmeticModel, ...]) -> tuple[ArithmeticModel, ...]:
+    """What a kernel may do in the backward pass that follows one of these in the forward pass.
+
+    A kernel that stores scores (`eager`, `half`) is differentiated step by step, each stored; any
+    other may form P again from the log-sum-exp or keep it, and take D from O or from P dP.
+    """
+    found: dict[ArithmeticModel, None] = {}
+    for model in variants:
+        if model.stored_scores is not None:
+            stored = model.stored_scores
+            found[
+                replace(
+                    model, backward_p="kept", backward_p_format=model.p_format, dp_format=stored,
+                    delta="probabilities", ds_format=stored, ds_roundings=2, ds_form="products",
+                    gradients=model.pv, gradient_scale="operands", group_format=model.output,
+                    more_roundings=2,
+                )
+            ] = None  # fmt: skip
+            continue
+        free = replace(
+            model, gradients=model.qk, ds_form="products", gradient_scale="operands",
+            group_format=model.output, more_roundings=4,
+        )  # fmt: skip
+        kept = replace(free, backward_p="kept", dp_format=model.p_format)
+        found |= dict.fromkeys((free, kept))
+        if model.p_normalised:
+            found[replace(kept, delta="probabilities")] = None
+    return tuple(found)
 
 
 def default_preset(fmt: Format) -> Preset:

@@ -14,18 +14,22 @@ from collections.abc import Sequence
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, Preset
 from verify.bounds.attention import attention_bound_of_models
+from verify.bounds.attention_backward import attention_backward_bound_of_models
 from verify.bounds.softmax import softmax_bound_of_models
-from verify.bounds.statement import FLAGS, STAGES, Bound, joined
+from verify.bounds.softmax_backward import softmax_backward_bound_of_models
+from verify.bounds.statement import FLAGS, GRADIENT_STAGES, STAGES, Bound, joined
 from verify.case import Inputs
 from verify.operation import Operation
 
 __all__ = [
     "FLAGS",
+    "GRADIENT_STAGES",
     "STAGES",
     "Bound",
     "Models",
     "attention_bound",
     "bound",
+    "gradient_bound",
     "joined",
     "softmax_bound",
 ]
@@ -47,11 +51,13 @@ def bound(
     Shapes      decomposition: `references.decompose` of the same inputs and operation; for softmax,
                 log_softmax and logsumexp `decompose_softmax`.
     Definition  as in `references`.
-    Guarantee   see `Bound`, `attention_bound` and `softmax_bound`.
+    Guarantee   see `Bound`, `attention_bound`, `softmax_bound` and `gradient_bound`.
     Requires    the kernel follows one of the models.
     Special     see `Bound`.
     Source      docs/theory/bounds.md.
     """
+    if operation.backward:
+        return gradient_bound(inputs, operation, decomposition, models)
     if operation.name == "attention":
         return attention_bound(inputs, operation, decomposition, models, probability=probability)
     return softmax_bound(operation, decomposition, models)
@@ -93,6 +99,28 @@ def softmax_bound(operation: Operation, decomposition: Decomposition, models: Mo
     Source      docs/theory/bounds.md, section 7.
     """
     return softmax_bound_of_models(operation.name, decomposition, _variants(models))
+
+
+def gradient_bound(
+    inputs: Inputs, operation: Operation, decomposition: Decomposition, models: Models
+) -> Bound:
+    """
+    The bound of a gradient: of attention (dQ, and in `others` dK, dV, dbias, dsinks), softmax or
+    log_softmax.
+
+    Shapes      see `Bound`; inputs hold the gradient that comes from above as do or dy.
+    Definition  as in `references`.
+    Guarantee   see `attention_backward_bound_of_models`, `softmax_backward_bound_of_models`.
+    Requires    the kernel follows one of the models; of a preset those of its backward pass.
+    Special     see there.
+    Source      docs/theory/bounds.md, section 13.
+    """
+    variants = _variants(models)
+    if isinstance(models, Preset) and models.backward:
+        variants = models.backward
+    if operation.is_attention:
+        return attention_backward_bound_of_models(inputs, operation, decomposition, variants)
+    return softmax_backward_bound_of_models(operation.name, inputs, decomposition, variants)
 
 
 def _variants(models: Models) -> tuple[ArithmeticModel, ...]:

@@ -65,8 +65,8 @@ def attention_bound_of_models(
     level = confidence(probability, parts.output.size)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for at, rows in attention_rows(inputs, operation, parts):
-            variants = _Shared(rows, models)
-            place.add(at, rows, [_bound_rows(rows, variant, level) for variant in variants])
+            variants = Shared(rows, models)
+            place.add(at, rows, [rows_bound(rows, variant, level) for variant in variants])
     return place.bound()
 
 
@@ -74,10 +74,11 @@ def attention_bound_of_models(
 
 
 @dataclass(frozen=True)
-class _Variant:
+class Variant:
     """A model with the stages that it may share with others."""
 
     model: ArithmeticModel
+    scores: ScoreError
     exps: Exponentials
     weights: Weights
     spread: Deviations
@@ -85,7 +86,7 @@ class _Variant:
     systematic: Array  # the same for the systematic errors
 
 
-class _Shared:
+class Shared:
     """The variants of a block of rows; scores and exponentials are computed once for each kind."""
 
     def __init__(self, rows: Rows, models: Sequence[ArithmeticModel]) -> None:
@@ -95,7 +96,7 @@ class _Shared:
         self._exponentials: dict[object, Exponentials] = {}
         self._weights: dict[object, Weights] = {}
 
-    def __iter__(self) -> Iterator[_Variant]:
+    def __iter__(self) -> Iterator[Variant]:
         rows = self._rows
         basis: list[Array] = [rows.p]
         found = []
@@ -117,7 +118,9 @@ class _Shared:
             moved = w.scale * apart.sums[growth] + w.offset * apart.sums[0]
             if w.absolute is not None:
                 moved = moved + apart.sums[extra[id(w)]]
-            yield _Variant(model, exps, w, apart, moved, apart.sums[systematic])
+            yield Variant(
+                model, self._scores_of(model), exps, w, apart, moved, apart.sums[systematic]
+            )
 
     def _exponentials_of(self, model: ArithmeticModel) -> Exponentials:
         key = tuple(getattr(model, name) for name in FIELDS)
@@ -152,9 +155,11 @@ class _Shared:
 
 @dataclass(frozen=True)
 class RowsBound:
-    """`Bound` for a block of rows, in folded shape; lse, lse_beyond (slabs, rows, 1)."""
+    """`Bound` for a block of rows, in folded shape; lse, lse_beyond (slabs, rows, 1); before: the
+    error of the output before its last rounding."""
 
     total: Array
+    before: Array
     probable: Array
     parts: dict[str, Array]
     lse: Array
@@ -163,7 +168,7 @@ class RowsBound:
     lse_beyond: Booleans  # the log-sum-exp may exceed the format in which it is returned
 
 
-def weight_error(variant: _Variant) -> Array:
+def weight_error(variant: Variant) -> Array:
     """
     T: how far the exact average over the computed weights is from O.
 
@@ -187,7 +192,7 @@ class ProductError:
     flags: dict[str, Booleans]
 
 
-def product_error(rows: Rows, variant: _Variant, row_sum: RowSumError) -> ProductError:
+def product_error(rows: Rows, variant: Variant, row_sum: RowSumError) -> ProductError:
     """
     E: rounding of P, accumulation of P V, rescales and merges, relative to the row sum.
 
@@ -236,7 +241,7 @@ def _p_rounding(model: ArithmeticModel, w: Weights) -> float:
     return growth - 1
 
 
-def _accumulator(rows: Rows, variant: _Variant) -> tuple[AccumulationError, int]:
+def _accumulator(rows: Rows, variant: Variant) -> tuple[AccumulationError, int]:
     """The accumulator of P V, and how many more roundings the merge of parts adds."""
     model = variant.model
     left = model.convert[0] if model.convert else model.p_format
@@ -254,7 +259,7 @@ def _accumulator(rows: Rows, variant: _Variant) -> tuple[AccumulationError, int]
 
 
 def _declared(
-    rows: Rows, variant: _Variant, acc: AccumulationError, rounded: float, any_order: Array
+    rows: Rows, variant: Variant, acc: AccumulationError, rounded: float, any_order: Array
 ) -> tuple[Array, Array]:
     """Running error of the partial sums of p_j v_j, plus what P differs from p."""
     model, w = variant.model, variant.weights
@@ -271,7 +276,7 @@ def _declared(
     return np.minimum(error, any_order), variance
 
 
-def _units(rows: Rows, variant: _Variant) -> Array:
+def _units(rows: Rows, variant: Variant) -> Array:
     """1 / l': what an absolute error of the unnormalised sum is worth in the output."""
     if variant.model.p_normalised:
         return np.ones(rows.count.shape)
@@ -283,7 +288,7 @@ def _units(rows: Rows, variant: _Variant) -> Array:
     return units
 
 
-def _small_p(rows: Rows, variant: _Variant, units: Array, absolute: Array) -> Array:
+def _small_p(rows: Rows, variant: Variant, units: Array, absolute: Array) -> Array:
     """absP: what subnormal P lose."""
     small = variant.weights.small
     if small is None:
@@ -308,7 +313,7 @@ def _unnormalised(rows: Rows, model: ArithmeticModel, absolute: Array) -> Array 
     return subnormal_operands(model.pv, rows.n, (left, np.array(top)), (right, values))
 
 
-def _rescale_underflow(variant: _Variant, merges: int) -> Array:
+def _rescale_underflow(variant: Variant, merges: int) -> Array:
     fmt = FORMATS[variant.model.pv.format]
     wider = FORMATS[variant.model.softmax_format]
     unit = max(
@@ -318,7 +323,7 @@ def _rescale_underflow(variant: _Variant, merges: int) -> Array:
     return np.asarray((variant.exps.rescales + merges) * unit)
 
 
-def _early_reach(rows: Rows, variant: _Variant, size: Array) -> Array:
+def _early_reach(rows: Rows, variant: Variant, size: Array) -> Array:
     """
     Largest partial sum of P V over any set of keys, each relative to the maximum of that set.
 
@@ -336,7 +341,7 @@ def _early_reach(rows: Rows, variant: _Variant, size: Array) -> Array:
     return np.asarray(each * (rows.live @ absolute))
 
 
-def _product_flags(rows: Rows, variant: _Variant, final: Array, size: Array) -> dict[str, Booleans]:
+def _product_flags(rows: Rows, variant: Variant, final: Array, size: Array) -> dict[str, Booleans]:
     """O7 and O8; `final`: the largest sum relative to the final maximum; `size`: its growth."""
     model, tiled = variant.model, variant.exps.tiled(variant.model)
     reach = final
@@ -352,7 +357,7 @@ def _product_flags(rows: Rows, variant: _Variant, final: Array, size: Array) -> 
     return flags
 
 
-def _bound_rows(rows: Rows, variant: _Variant, level: float) -> RowsBound:
+def rows_bound(rows: Rows, variant: Variant, level: float) -> RowsBound:
     """The stages put together."""
     model = variant.model
     row_sum = row_sum_error(rows, model, variant.exps, variant.weights)
@@ -377,10 +382,10 @@ def _bound_rows(rows: Rows, variant: _Variant, level: float) -> RowsBound:
     probable = probable_error(rows, model, spread, total, level)
     beyond = np.abs(rows.lse) + lse >= FORMATS[model.lse_format].overflow_threshold
     rowwise = row_sum.flags | product.flags
-    return RowsBound(total, probable, parts, lse * INFLATION, flags, rowwise, beyond)
+    return RowsBound(total, before, probable, parts, lse * INFLATION, flags, rowwise, beyond)
 
 
-def _spread(rows: Rows, variant: _Variant, row_sum: RowSumError, product: ProductError) -> Spread:
+def _spread(rows: Rows, variant: Variant, row_sum: RowSumError, product: ProductError) -> Spread:
     model, exps = variant.model, variant.exps
     variance, bias, relative = weight_spread(rows, exps, variant.weights, variant.systematic)
     total, other = FORMATS[model.row_sum.format].u, FORMATS[model.softmax_format].u

@@ -113,7 +113,7 @@ def exponentials(rows: Rows, model: ArithmeticModel, scores: ScoreError) -> Expo
     low, high, least = _common_factor(model, rho, residual, rows.maximum, lag + above)
     return Exponentials(
         theta=theta,
-        growth=_growth(rows, theta),
+        growth=grown(rows, theta),
         systematic=np.where(rows.live, systematic, 0.0),
         random=chance,
         log_e=log_e,
@@ -180,7 +180,7 @@ def _merge(rows: Rows, model: ArithmeticModel, reach: Array, size: Array) -> Arr
     return merged + (5 * u * (1 + 2 * u) * size if model.exponential == "fma" else 0.0)
 
 
-def _growth(rows: Rows, theta: Array) -> Array:
+def grown(rows: Rows, theta: Array) -> Array:
     """p expm1(theta), also where p underflows and theta is large."""
     growth = rows.p * np.expm1(np.minimum(theta, 1.0))
     if theta.max(initial=0.0) > 1.0:

@@ -209,9 +209,9 @@ def _with_sink(
 
 
 def attention_rows(
-    inputs: Inputs, operation: Operation, parts: Decomposition
+    inputs: Inputs, operation: Operation, parts: Decomposition, *, whole: bool = False
 ) -> Iterator[tuple[tuple[slice, slice], Rows]]:
-    """The call in blocks, each with its place among (slabs, rows)."""
+    """The call in blocks, each with its place among (slabs, rows); `whole`: never part of a slab."""
     q, k, v = (_values(inputs, name) for name in "qkv")
     full = parts.p.shape
     bias = inputs.values("bias")
@@ -220,7 +220,7 @@ def attention_rows(
         parts, _finite(q), _finite(k), _finite(v), bias, _broken_inputs(q, k, v, bias, full),
         q.shape[1] // k.shape[1], operation.softcap,
     )  # fmt: skip
-    yield from _blocks(folded)
+    yield from _blocks(folded, whole)
 
 
 def softmax_rows(parts: Decomposition) -> Iterator[tuple[tuple[slice, slice], Rows]]:
@@ -232,10 +232,10 @@ def softmax_rows(parts: Decomposition) -> Iterator[tuple[tuple[slice, slice], Ro
     )
 
 
-def _blocks(folded: _Folded) -> Iterator[tuple[tuple[slice, slice], Rows]]:
+def _blocks(folded: _Folded, whole: bool = False) -> Iterator[tuple[tuple[slice, slice], Rows]]:
     slabs, rows = folded.slabs, folded.rows
     n = max(1, folded.parts.p.shape[3])
-    step = max(1, BLOCK // n)
+    step = max(1, rows) if whole else max(1, BLOCK // n)
     together = max(1, step // max(1, rows))
     for first in range(0, slabs, together):
         for start in range(0, rows, step):

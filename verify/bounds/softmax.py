@@ -92,6 +92,27 @@ def probability_error(
     # the product with the reciprocal is rounded to the output at once where the formats agree
     product = 0.0 if model.output == model.softmax_format else fmt.u
     division = (1 + 2 * fmt.u) * (1 + product) - 1
+    error = quotient_error(rows, model, exps, w, row_sum, division)
+    return error, rows.p * row_sum.factor
+
+
+def quotient_error(
+    rows: Rows,
+    model: ArithmeticModel,
+    exps: Exponentials,
+    w: Weights,
+    row_sum: RowSumError,
+    division: float,
+) -> Array:
+    """
+    Error of e_j / l, the quotient with relative error `division`.
+
+    Shapes      returns (slabs, rows, n).
+    Guarantee   that of `probability_error` with k = division.
+    Requires    no flag O4 to O6.
+    Source      docs/theory/bounds.md, section 7 (S1).
+    """
+    fmt = FORMATS[model.softmax_format]
     moved = w.scale * exps.growth + w.offset * rows.p
     lost = 0.0 if w.absolute is None else w.absolute
     upper = rows.p + moved + lost
@@ -106,7 +127,7 @@ def probability_error(
     below = rows.p - np.maximum(low - lost, 0.0) * shrink
     error = np.maximum(np.maximum(above, below), 0.0)
     eta = fmt.underflow_unit(flush=model.flush_to_zero)
-    return np.where(rows.live, error + eta, 0.0), rows.p * row_sum.factor
+    return np.where(rows.live, error + eta, 0.0)
 
 
 def log_probability_error(

@@ -14,6 +14,9 @@ Booleans = NDArray[np.bool_]
 # The four stages into which a bound splits, in the order of the computation.
 STAGES = ("scores", "row sum", "P and PV", "output rounding")
 
+# Those of a gradient: where its error comes from.
+GRADIENT_STAGES = ("P", "dP and D", "dS and sums", "last rounding")
+
 # Range conditions.  Where one holds, the declared arithmetic itself permits overflow or underflow,
 # and the bound promises nothing.
 FLAGS = {
@@ -26,6 +29,10 @@ FLAGS = {
     "O7": "a partial sum of P V may exceed its accumulator",
     "O8": "P may exceed its format",
     "O9": "the output may exceed its format",
+    "G1": "dP or D may exceed its accumulator, or P formed again from the log-sum-exp overflow",
+    "G2": "dS may exceed the format in which it is stored",
+    "G3": "a partial sum of a gradient may exceed its accumulator",
+    "G4": "a gradient may exceed its format",
     "undefined": "a NaN or an infinity among the inputs reaches this element",
     "undecomposed": "the oracle does not know the probabilities of this row well enough",
 }
@@ -38,6 +45,7 @@ class Bound:
 
     Shapes      total, probable, flagged, every array of parts and flag_reasons: the output's shape;
                 lse, lse_flagged: (batch, heads, n_q), or None where the operation has none.
+                others: the bounds of further outputs by name (dk, dv, dbias, dsinks).
     Guarantee   |output - truth| <= total where not flagged; the same for lse.
                 probable <= total is exceeded with the stated probability at most, under the
                 assumptions of Theorem 2: an estimate, never a reason to refute.
@@ -52,6 +60,7 @@ class Bound:
     parts: Mapping[str, Array] = field(default_factory=dict)
     lse: Array | None = None
     lse_flagged: Booleans | None = None
+    others: Mapping[str, Bound] = field(default_factory=dict)
 
     @property
     def dominating(self) -> str:
@@ -87,6 +96,7 @@ def _larger(a: Bound, b: Bound) -> Bound:
             if a.lse_flagged is None or b.lse_flagged is None
             else a.lse_flagged | b.lse_flagged
         ),
+        others={name: _larger(a.others[name], b.others[name]) for name in a.others},
     )
 
 

@@ -19,7 +19,7 @@ from tests.verify.bounds.test_attention_bounds import (
 )
 from verify.arithmetic import ArithmeticModel
 from verify.bounds import bound
-from verify.bounds.attention import _accumulator, _p_rounding, _Shared
+from verify.bounds.attention import _accumulator, _p_rounding, Shared
 from verify.bounds.folding import attention_rows
 from verify.bounds.row_sum import row_sum_error
 from verify.case import Inputs
@@ -39,7 +39,7 @@ def worst_output(case: Case, model: ArithmeticModel) -> tuple[Array, Array]:
     """Every stage pushed to its own limit, in the direction that moves the output most."""
     inputs, operation, parts = case
     ((_, rows),) = attention_rows(inputs, operation, parts)
-    (variant,) = _Shared(rows, [model])
+    (variant,) = Shared(rows, [model])
     sums = row_sum_error(rows, model, variant.exps, variant.weights)
     kappa = _accumulator(rows, variant)[0].kappa[0]
     rounding, log_e = _p_rounding(model, variant.weights), variant.exps.log_e[0]
