@@ -32,6 +32,7 @@ LAYERS = [
         "verify.backing",
         "verify.kernel",
         "verify.tensors_torch",
+        "verify.autograd",
         "verify.tensors_numpy",
     ],
     ["verify.kernels", "verify.controls"],

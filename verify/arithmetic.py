@@ -110,8 +110,8 @@ class ArithmeticModel:
                          'difference'
     gradient_scale       the scale multiplies the finished gradient ('last'), or dS, or the
                          'operands' (as sqrt(scale) or whole), which allows every error of 'last'
-    gradient_block       (queries, keys): the running dK and dV are rounded to `output` after so many
-                         queries, dQ after so many keys (None: they stay in the accumulator)
+    gradient_block       (queries, keys): the running dK and dV are rounded to `output` after so
+                         many queries, dQ after so many keys (None: they stay in the accumulator)
     group_format         format to which each head's dK and dV are rounded before those of a kv head
                          are added in it (None: added in the accumulator)
     more_roundings       further roundings that every term of dP, D and dS passes, such as the

@@ -35,6 +35,7 @@ from verify.errors import UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.operation import direction_of
 from verify.pipeline import Bench, examine
 from verify.properties import Trial, try_all
 
@@ -66,7 +67,7 @@ class Campaign:
     @property
     def stem(self) -> str:
         """File name without an ending, unique per kernel, format and device."""
-        return file_stem(self.kernel.name, self.format.name, self.device)
+        return file_stem(self.kernel.name, self.format.name, self.device, self.kernel.operation)
 
     def trial(self, bench: Bench) -> Trial:
         """What the properties are tried on."""
@@ -78,6 +79,7 @@ class Campaign:
         parts = {
             "version": verify.__version__,
             "kernel": self.kernel.name,
+            "operation": self.kernel.operation,
             "code": self.kernel.identity.get("sha256"),
             "declaration": self.kernel.declaration.to_json(),
             "environment": dict(self.kernel.environment),
@@ -90,11 +92,13 @@ class Campaign:
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def file_stem(kernel: str, fmt: str, device: str) -> str:
-    """A file name for a kernel: letters, digits, dots and dashes only, still unique."""
+def file_stem(kernel: str, fmt: str, device: str, operation: str = "") -> str:
+    """A file name for a kernel: letters, digits, dots and dashes only, still unique; that of a
+    gradient says so."""
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(kernel).name).strip("-")
     tag = "" if plain == kernel else "-" + hashlib.sha256(kernel.encode()).hexdigest()[:6]
-    return f"{plain}{tag}-{fmt}-{device}"
+    backward = "-backward" if direction_of(operation) == "backward" else ""
+    return f"{plain}{tag}{backward}-{fmt}-{device}"
 
 
 def planned_cases(campaign: Campaign) -> tuple[list[Case], list[Skipped]]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from verify.errors import CertificateError, UsageError
 from verify.judge import Verdict, worst
+from verify.operation import Direction, direction_of
 
 SCHEMA_VERSION = 1
 STUDY_SUFFIX = ".study.json"  # what `attncert study` leaves beside certificates
@@ -161,8 +162,14 @@ class Certificate:
     schema: int = SCHEMA_VERSION
 
     @property
+    def direction(self) -> Direction:
+        """What it speaks of: a forward certificate never vouches for a gradient."""
+        return direction_of(str(self.kernel["operation"]))
+
+    @property
     def name(self) -> str:
-        return f"{self.kernel['name']} {self.format} {self.device}"
+        backward = " backward" if self.direction == "backward" else ""
+        return f"{self.kernel['name']}{backward} {self.format} {self.device}"
 
     def counts(self) -> dict[str, int]:
         """Records per verdict."""

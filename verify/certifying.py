@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from threadpoolctl import threadpool_limits
 
@@ -22,11 +22,15 @@ from verify.pipeline import Bench
 from verify.truth import Oracle
 from verify.worker import Worker, load_or_explain
 
+DirectionWanted = Literal["forward", "backward", "both"]
+
 
 @dataclass(frozen=True)
 class Request:
     """What to certify, as the command line, the plugin and the conformance suite ask for it.
 
+    direction    'backward': the gradients of a forward kernel by autograd; 'both'; None: the
+                 direction that the kernel itself has
     function     a kernel that no other process can import (a closure): it runs in this process
     in_process   run any kernel in this process, for debugging
     threads      OpenMP and BLAS threads of the kernel's process (0: as the environment says)
@@ -38,6 +42,7 @@ class Request:
     device: str = "cpu"
     profile: Profile = "standard"
     operation: str | None = None
+    direction: DirectionWanted | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] | None = None
     seed: int = 0
@@ -94,8 +99,8 @@ def _certify(request: Request, listener: Listener) -> list[Certificate]:
     oracle = Oracle()
     with worker_for(request) as worker:
         bench = Bench(oracle, worker, request.device)
-        for name in request.kernels:
-            kernel = loaded(worker, name, request)
+        for name, turned in _turned(request):
+            kernel = loaded(worker, name, turned)
             bench = replace(bench, bounds={})
             seeded = replace(request, seed=secrets.randbits(128)) if request.blind else request
             for fmt in formats_named(request.formats, kernel):
@@ -105,6 +110,14 @@ def _certify(request: Request, listener: Listener) -> list[Certificate]:
                 listener.finished(certificate)
                 certificates.append(certificate)
     return certificates
+
+
+def _turned(request: Request) -> list[tuple[str, Request]]:
+    """Each kernel with the request for one of its directions."""
+    if request.direction != "both":
+        return [(name, request) for name in request.kernels]
+    one, other = replace(request, direction="forward"), replace(request, direction="backward")
+    return [(name, turned) for name in request.kernels for turned in (one, other)]
 
 
 def worker_for(request: Request) -> Worker:
@@ -119,7 +132,7 @@ def worker_for(request: Request) -> Worker:
 
 def loaded(worker: Worker, name: str, request: Request) -> Kernel:
     """Load a kernel and check that it can run on the device."""
-    description = load_or_explain(worker, name, request.operation)
+    description = load_or_explain(worker, name, request.operation, request.direction)
     kernel = Kernel.from_description(description, request.declared)
     if kernel.unavailable:
         raise UnusableError(f"kernel {name!r} cannot run here: {kernel.unavailable}")

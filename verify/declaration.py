@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Words for what a case may need.  The first row is read off a signature (keyword present =
 # claimed); the second counts as claimed unless `without` names it.
 SIGNATURE_FEATURES = ("scale", "causal", "window", "mask", "bias", "softcap", "sinks", "return_lse")
-SHAPE_FEATURES = ("gqa", "d_v", "cross", "ragged", "strides", "empty", "nonfinite")
+SHAPE_FEATURES = ("gqa", "d_v", "cross", "ragged", "strides", "empty", "nonfinite", "dbias")
 FEATURES = SIGNATURE_FEATURES + SHAPE_FEATURES
 
 FEATURE_MEANING = {
@@ -30,6 +30,7 @@ FEATURE_MEANING = {
     "strides": "inputs that are not contiguous",
     "empty": "n_k = 0 or batch = 0",
     "nonfinite": "NaN or infinity in the inputs",
+    "dbias": "the gradient of a bias",
 }
 
 

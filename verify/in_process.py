@@ -25,14 +25,19 @@ class InProcess(Worker):
         super().__init__()
         self._kernels: dict[str, Loaded] = {}
         self._arena = Arena()
+        self._functions: dict[str, tuple[Callable[..., Any], Registration]] = {}
         for name, function in (functions or {}).items():
             registration = getattr(function, ATTRIBUTE, Registration(Declaration()))
-            self._kernels[name] = Loaded(function, registration, name, None)
+            self._functions[name] = function, registration
 
-    def load(self, kernel: str, operation: str | None = None) -> dict[str, Any]:
-        if kernel in self._kernels:
-            return self._kernels[kernel].description
-        return super().load(kernel, operation)
+    def load(
+        self, kernel: str, operation: str | None = None, direction: str | None = None
+    ) -> dict[str, Any]:
+        if kernel not in self._functions:
+            return super().load(kernel, operation, direction)
+        function, registration = self._functions[kernel]
+        self._kernels[kernel] = Loaded(function, registration, kernel, None, direction)
+        return self._kernels[kernel].description
 
     def _request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         found = answer(request, self._kernels, self._arena)

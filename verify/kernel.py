@@ -16,7 +16,7 @@ from verify.declaration import SIGNATURE_FEATURES, Declaration
 from verify.errors import UsageError
 from verify.evidence import IN_WORKER
 from verify.formats import Format, format_named
-from verify.operation import OPERATIONS, Operation, OperationName
+from verify.operation import OPERATIONS, Direction, Operation, OperationName, direction_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class Kernel:
             way=data.get("way", IN_WORKER),
         )
 
+    @property
+    def direction(self) -> Direction:
+        """Whether its outputs are gradients."""
+        return direction_of(self.operation)
+
     def models(self, fmt: Format) -> Preset:
         """The declared arithmetic in a format, else the default of the format."""
         declared = self.declaration.model
@@ -82,7 +87,7 @@ class Kernel:
 
         A kernel with a `scale` keyword is passed a float, so the truth is that of this float.
         """
-        if operation.name != "attention":
+        if not operation.is_attention:
             return operation
         resolved = replace(operation, corner=self.declaration.corner)
         if "scale" in self.features and operation.scale is None and d:

@@ -30,7 +30,7 @@ from verify.formats import BINARY32, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
 from verify.metrics import error_interval, measure, row_sum_defect
-from verify.operation import Operation
+from verify.operation import Operation, gradient_names
 from verify.truth import Oracle, Truth, decomposed
 from verify.worker import Answer, Output
 
@@ -54,6 +54,7 @@ class Runner(Protocol):
         *,
         device: str = "cpu",
         layout: str = "contiguous",
+        wanted: tuple[str, ...] = (),
     ) -> Answer: ...
 
 
@@ -73,7 +74,7 @@ class Bench:
     grading: bool = True
     layout: str = "contiguous"
     bounds: dict[Any, Bound] = field(default_factory=dict)
-    limits: dict[Any, Array] = field(default_factory=dict)
+    limits: dict[Any, dict[str, Array]] = field(default_factory=dict)
 
 
 def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
@@ -82,6 +83,7 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     inputs = case.build()
     operation = kernel.resolve(case.operation, _head_dimension(inputs))
     beyond = _beyond_domain(kernel, operation, inputs, bench.oracle)
+    beyond = beyond or _empty_row_undeclared(kernel, operation, inputs, bench.oracle)
     if beyond is not None:
         return _failed(case, operation, inputs, Verdict.OUT_OF_SCOPE, "bound", beyond)
     try:
@@ -112,7 +114,8 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
         found = input_rounding(case, kernel, operation, truth, bench.oracle)
         record = replace(record, metrics={**record.metrics, "input_rounding": found})
     if bench.grading and scores_of(inputs) <= MANY_SCORES:
-        record = replace(record, grades=grade(case, operation, inputs, answer, truth, bench))
+        graded = grade(case, kernel, operation, inputs, answer, truth, bench)
+        record = replace(record, grades=graded)
     return replace(record, seconds=round(time.perf_counter() - started, 4))
 
 
@@ -129,6 +132,9 @@ def require_same_bound(
         return
     again = bound(operation, inputs, decomposed(operation, inputs), models)
     pairs = [(limit.total, again.total), (1.0 * limit.flagged, 1.0 * again.flagged)]
+    for name, other in limit.others.items():
+        same = again.others[name]
+        pairs += [(other.total, same.total), (1.0 * other.flagged, 1.0 * same.flagged)]
     if limit.lse is not None and again.lse is not None:
         pairs.append((limit.lse, again.lse))
     if not all(np.allclose(a, b, rtol=2.0**-20, atol=0.0, equal_nan=True) for a, b in pairs):
@@ -162,13 +168,27 @@ def _beyond_domain(
     return f"scores up to {max(abs(s) for s in found):.4g}; the kernel declares {limit:.4g}"
 
 
+def _empty_row_undeclared(
+    kernel: Kernel, operation: Operation, inputs: Inputs, oracle: Oracle
+) -> str | None:
+    """Why nothing is promised of gradients beside a row without keys, or None."""
+    declared = kernel.declaration.empty_row
+    if not operation.backward or not operation.is_attention or declared in (None, "0"):
+        return None
+    if not oracle.decomposition(operation, inputs).empty.any():
+        return None
+    return f"a row without keys gives {declared} in the forward pass: its gradient is undeclared"
+
+
 def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> Answer:
     """Call the kernel with what its signature takes of the operation."""
     options = options_of(kernel, operation)
     shapes = output_shapes(kernel, operation, inputs)
+    wanted = outputs_of(kernel, operation, inputs) if operation.backward else ()
     answer = bench.runner.run(
-        kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout
-    )
+        kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout,
+        wanted=wanted,
+    )  # fmt: skip
     expected = kernel.models(_input_format(inputs)).variants[0].output
     if answer.outputs[0].format.name != expected:
         raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected}")
@@ -177,18 +197,30 @@ def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> A
 
 def options_of(kernel: Kernel, operation: Operation) -> dict[str, Any]:
     """The keywords that a kernel is passed for an operation."""
-    if operation.name != "attention":
+    if not operation.is_attention:
         return {}
     options = {k: v for k, v in operation.options().items() if k in kernel.features}
-    if "return_lse" in kernel.features:
+    if "return_lse" in kernel.features and not operation.backward:
         options["return_lse"] = True
     return options
+
+
+def outputs_of(kernel: Kernel, operation: Operation, inputs: Inputs) -> tuple[str, ...]:
+    """The names of what the kernel returns, in order."""
+    if operation.backward:
+        without = kernel.declaration.without
+        return tuple(n for n in gradient_names(operation.name, inputs.tensors) if n not in without)
+    lse = operation.name == "attention" and "return_lse" in kernel.features
+    return ("output", "lse") if lse else ("output",)
 
 
 def output_shapes(
     kernel: Kernel, operation: Operation, inputs: Inputs
 ) -> list[tuple[tuple[int, ...], Format]]:
     """Shape and format of each output that the kernel must return."""
+    if operation.backward:
+        names = outputs_of(kernel, operation, inputs)
+        return [(inputs[name[1:]].shape, inputs[name[1:]].format) for name in names]
     if operation.name != "attention":
         x = inputs["x"]
         return [(x.shape[:1] if operation.name == "logsumexp" else x.shape, x.format)]
@@ -244,6 +276,58 @@ def scores_of(inputs: Inputs) -> int:
     return batch * heads * n_q * inputs["k"].shape[2]
 
 
+@dataclass(frozen=True)
+class Part:
+    """One output of an answer with what decides about it.
+
+    bound    that of this output, with its stages; None for the log-sum-exp
+    """
+
+    name: str
+    output: Output
+    truth: Enclosure
+    limits: Limits
+    bound: Bound | None
+
+    def judgement(self) -> Judgement:
+        error = error_interval(self.output.values, self.truth)
+        return judge(self.output.values, self.truth, error, self.limits)
+
+
+def parts_of(
+    kernel: Kernel,
+    operation: Operation,
+    inputs: Inputs,
+    answer: Answer,
+    truth: Truth,
+    limit: Bound,
+) -> list[Part]:
+    """The outputs of an answer, each with its truth and its limits."""
+    shifted = all(m.shift for m in kernel.models(_input_format(inputs)).variants)
+    if operation.backward:
+        names = outputs_of(kernel, operation, inputs)
+        return [
+            _gradient(name, output, truth, limit, shifted)
+            for name, output in zip(names, answer.outputs, strict=True)
+        ]
+    limits = output_limits(limit, truth, shifted)
+    parts = [Part("output", answer.outputs[0], truth.output, limits, limit)]
+    if truth.lse is not None and len(answer.outputs) > 1:
+        limits = lse_limits(limit, truth, kernel, shifted)
+        parts.append(Part("lse", answer.outputs[1], truth.lse, limits, None))
+    return parts
+
+
+def _gradient(name: str, output: Output, truth: Truth, limit: Bound, shifted: bool) -> Part:
+    """A gradient; a missing shift excuses nothing (see `output_limits`)."""
+    bound = limit.others.get(name, limit)
+    excused = bound.flagged if shifted else np.zeros_like(bound.flagged)
+    nothing = np.zeros_like(bound.flagged)
+    signal = truth.magnitudes.get(name)
+    limits = Limits(bound.total, bound.probable, bound.flagged, excused, nothing, signal)
+    return Part(name, output, truth.gradients[name], limits, bound)
+
+
 def decide(
     case: Case,
     kernel: Kernel,
@@ -253,46 +337,38 @@ def decide(
     truth: Truth,
     limit: Bound,
 ) -> Record:
-    """Judge output and log-sum-exp; the record tells of the worse of the two."""
-    shifted = all(m.shift for m in kernel.models(case.format).variants)
-    output = answer.outputs[0]
-    parts = [("output", output, truth.output, output_limits(limit, truth, shifted))]
-    if truth.lse is not None and len(answer.outputs) > 1:
-        limits = lse_limits(limit, truth, kernel, shifted)
-        parts.append(("lse", answer.outputs[1], truth.lse, limits))
-    judged = []
-    for name, out, enclosure, limits in parts:
-        error = error_interval(out.values, enclosure)
-        judged.append(
-            (name, out, enclosure, limits, error, judge(out.values, enclosure, error, limits))
-        )
+    """Judge every output; the record tells of the worst."""
+    judged = [
+        (part, error_interval(part.output.values, part.truth), part.judgement())
+        for part in parts_of(kernel, operation, inputs, answer, truth, limit)
+    ]
     verdict = worst(j[-1].verdict for j in judged)
-    chosen = max(
+    part, error, judgement = max(
         (j for j in judged if j[-1].verdict is verdict),
         key=lambda j: j[-1].tightness,
         default=judged[0],
     )
-    name, out, enclosure, limits, error, judgement = chosen
-    finding = find(name, out, enclosure, limits, error.upper, judgement, limit)
-    first = judged[0]
-    metrics = measure(output.values, truth.output, first[4], output.format, truth.magnitude)
+    finding = find(part, error.upper, judgement)
+    first, first_error, _ = judged[0]
+    output = first.output
+    metrics = measure(output.values, truth.output, first_error, output.format, truth.magnitude)
     if operation.name == "softmax":
         metrics["row_sum_defect"] = row_sum_defect(output.values)
     return Record(
         case=case.id,
         family=case.family,
         verdict=verdict,
-        reason=_reason(verdict, judgement, name),
+        reason=_reason(verdict, judgement, part.name),
         check=judgement.check,
         operation={"name": operation.name, **operation.options()},
         notes=dict(case.notes),
         shape={k: tuple(t.shape) for k, t in inputs.tensors.items()},
         digest=inputs.digest,
         tightness=max(j[-1].tightness for j in judged),
-        median_tightness=first[-1].median_tightness,
+        median_tightness=judged[0][-1].median_tightness,
         counts=_add([j[-1].counts for j in judged]),
         metrics=metrics,
-        stages=_stages(limit, judgement) if name == "output" else {},
+        stages=_stages(part.bound, judgement) if part.bound else {},
         finding=finding,
         sample=sample(output, truth.output),
         tier=truth.tier,
@@ -352,30 +428,53 @@ def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Lim
 
 
 def grade(
-    case: Case, operation: Operation, inputs: Inputs, answer: Answer, truth: Truth, bench: Bench
+    case: Case,
+    kernel: Kernel,
+    operation: Operation,
+    inputs: Inputs,
+    answer: Answer,
+    truth: Truth,
+    bench: Bench,
 ) -> dict[str, float | None]:
-    """Error over the bound of every reference contract (> 1: refuted; None: nothing was judged)."""
-    out = answer.outputs[0]
-    error = error_interval(out.values, truth.output)
-    usable = error.comparable & truth.output.finite
+    """Error over the bound of every reference contract (> 1: refuted; None: nothing was judged).
+
+    Of the log-sum-exp no contract speaks; of gradients the worst counts.
+    """
+    enclosures = truth.enclosures()
+    names = [name for name in outputs_of(kernel, operation, inputs) if name != "lse"]
     ratios: dict[str, float | None] = {}
     for contract in grades.contracts(case.format):
-        about_output = grades.limits(contract, truth.output, out.format)
-        if about_output is not None:
-            limit = about_output[0]
-        else:
-            assert contract.models is not None
-            limit = contract_limit(operation, inputs, contract.models, bench)
-        ratios[contract.letter] = _largest_ratio(error.upper, limit, usable & np.isfinite(limit))
+        found = []
+        for name, out in zip(names, answer.outputs, strict=False):
+            enclosure = enclosures[name]
+            error = error_interval(out.values, enclosure)
+            usable = error.comparable & enclosure.finite
+            about_output = grades.limits(contract, enclosure, out.format)
+            if about_output is not None:
+                limit = about_output[0]
+            else:
+                assert contract.models is not None
+                limit = contract_limit(operation, inputs, contract.models, bench)[name]
+            found.append(_largest_ratio(error.upper, limit, usable & np.isfinite(limit)))
+        known = [ratio for ratio in found if ratio is not None]
+        ratios[contract.letter] = max(known) if known else None
     return ratios
 
 
-def contract_limit(operation: Operation, inputs: Inputs, models: Preset, bench: Bench) -> Array:
-    """The bound of a reference contract, +inf where it promises nothing; computed once."""
+def contract_limit(
+    operation: Operation, inputs: Inputs, models: Preset, bench: Bench
+) -> dict[str, Array]:
+    """The bounds of a reference contract by output, +inf where it promises nothing; kept."""
     key = (operation, inputs.digest, models.name)
     if key not in bench.limits:
         found = bound(operation, inputs, bench.oracle.decomposition(operation, inputs), models)
-        bench.limits[key] = np.where(found.flagged, np.inf, found.total)
+        names: tuple[str, ...] = ("output",)
+        if operation.backward:
+            names = gradient_names(operation.name, inputs.tensors)
+        bench.limits[key] = {
+            name: np.where(b.flagged, np.inf, b.total)
+            for name, b in {names[0]: found, **found.others}.items()
+        }
     return bench.limits[key]
 
 
@@ -387,25 +486,18 @@ def _largest_ratio(upper: Array, total: Array, usable: NDArray[np.bool_]) -> flo
     return float(ratio.max())
 
 
-def find(
-    name: str,
-    out: Output,
-    truth: Enclosure,
-    limits: Limits,
-    upper: Array,
-    judgement: Judgement,
-    limit: Bound,
-) -> Finding | None:
+def find(part: Part, upper: Array, judgement: Judgement) -> Finding | None:
     """The deciding element, in decimal, hex and bits."""
     if judgement.index is None:
         return None
+    out, truth = part.output, part.truth
     at = np.unravel_index(judgement.index, out.shape)
     value, hi, lo = float(out.values[at]), float(truth.hi[at]), float(truth.lo[at])
     finite = bool(truth.classes[at] & FINITE)
     ulp = float(out.format.ulp(np.asarray(hi), np.asarray(lo))) if finite else None
     error = float(upper[at])
     return Finding(
-        output=name,
+        output=part.name,
         index=tuple(int(i) for i in at),
         value=repr(value),
         value_bits=out.format.hex(int(out.bits[at])),
@@ -415,9 +507,9 @@ def find(
         truth_lo=lo.hex(),
         truth_radius=float(truth.radius[at]) if finite else None,
         error=error if np.isfinite(value) and finite else None,
-        bound=float(limits.bound[at]),
+        bound=float(part.limits.bound[at]),
         ulps=error / ulp if ulp and np.isfinite(error) else None,
-        stage=_dominant(limit, at) if name == "output" else None,
+        stage=_dominant(part.bound, at) if part.bound else None,
     )
 
 

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from verify.campaign import Campaign, certify, file_stem, prepare_folder
+from verify.campaign import Campaign, certify, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Skipped, write
 from verify.certifying import Listener, Request, Silence, certify_all
@@ -119,6 +119,6 @@ def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
     skipped = (Skipped("all cases", "all families", f"not available: {kernel.unavailable}"),)
     bench = Bench(Oracle(), Worker())
     certificate = certify(campaign, (), skipped, 1, bench, 0.0)
-    stem = file_stem(kernel.name, campaign.format.name, campaign.device)
+    stem = campaign.stem
     write(certificate, folder / f"{stem}.json")
     return certificate

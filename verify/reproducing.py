@@ -15,6 +15,7 @@ from verify.certifying import Request, loaded
 from verify.errors import CertificateError
 from verify.formats import format_named
 from verify.judge import Verdict
+from verify.operation import direction_of
 from verify.pipeline import Bench, examine
 from verify.properties import Trial
 from verify.terminal import explain
@@ -46,7 +47,13 @@ def reproduce(target: str, seconds: float = 60.0) -> Result:
     structural = old.family in properties.names()
     case = None if structural else _same_inputs(_case(certificate, old), old)
     declared = declared_fields(certificate.kernel["declaration"])
-    request = Request((certificate.kernel["name"],), device=certificate.device, declared=declared)
+    operation = str(certificate.kernel["operation"])
+    request = Request(
+        (certificate.kernel["name"],),
+        device=certificate.device,
+        declared=declared,
+        direction=direction_of(operation),
+    )
     with Worker(seconds=seconds) as worker:
         kernel = loaded(worker, certificate.kernel["name"], request)
         bench = Bench(Oracle(), worker, certificate.device, grading=False)

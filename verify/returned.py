@@ -36,6 +36,7 @@ class Returned:
         *,
         device: str = "cpu",
         layout: str = "contiguous",
+        wanted: tuple[str, ...] = (),
     ) -> Answer:
         """The outputs of the case.
 

@@ -22,7 +22,7 @@ def write_session_report(config: Any, certificates: list[Certificate], folder: P
     timed = benchmarked(config)
     complete = [replace(c, throughput=tuple(timed.get(key(c), ()))) for c in certificates]
     for c in complete:
-        stem = file_stem(c.kernel["name"], c.format, c.device)
+        stem = file_stem(c.kernel["name"], c.format, c.device, c.kernel["operation"])
         write(c, folder / f"{stem}.json")
     return write_report(complete, folder)
 

@@ -47,7 +47,9 @@ class Terminal:
         self._task: Any = None
 
     def starting(self, campaign: Campaign) -> None:
-        name = f"{campaign.kernel.name} {campaign.format.name} {campaign.device}"
+        kernel = campaign.kernel
+        backward = " backward" if kernel.direction == "backward" else ""
+        name = f"{kernel.name}{backward} {campaign.format.name} {campaign.device}"
         if campaign.commitment is not None:
             self.err.print(f"{name}: committed to seed {campaign.commitment}", markup=False)
         self.counting(name)
@@ -200,8 +202,15 @@ def again(record: Record, certificate: Certificate, folder: Path) -> str:
     """The command that shows the case again."""
     if certificate.isolation == "computed elsewhere":
         return certificate.command
-    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
+    stem = _stem(certificate)
     return f"attncert reproduce '{folder / (stem + '.json')}#{record.case}'"
+
+
+def _stem(certificate: Certificate) -> str:
+    kernel = certificate.kernel
+    return file_stem(
+        kernel["name"], certificate.format, certificate.device, str(kernel["operation"])
+    )
 
 
 def number(value: float | None) -> str:
@@ -213,12 +222,13 @@ def number(value: float | None) -> str:
 
 def summary(certificate: Certificate, folder: Path) -> dict[str, Any]:
     """What a script wants to know of a certificate."""
-    stem = file_stem(certificate.kernel["name"], certificate.format, certificate.device)
+    stem = _stem(certificate)
     failing = [r for r in certificate.records if r.verdict is not Verdict.PASS]
     return dict(
         plain(
             {
                 "kernel": certificate.kernel["name"],
+                "direction": certificate.direction,
                 "format": certificate.format,
                 "device": certificate.device,
                 "verdict": certificate.verdict.value,

@@ -5,8 +5,8 @@ The oracle answers each question once and remembers it, so that many kernels sha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +33,8 @@ class Truth:
     """Enclosures of what the kernel should return.
 
     magnitude      sum P|v| (attention only), the shape of the output
+    gradients, magnitudes   of a backward operation: all gradients by name (`output` is the first),
+                   and the sums of their absolute terms
     unspecified    rows about which the kernel declares nothing: anything is accepted there;
                    unspecified_lse the same for the log-sum-exp
     """
@@ -42,6 +44,15 @@ class Truth:
     magnitude: Array | None = None
     unspecified: NDArray[np.bool_] | None = None
     unspecified_lse: NDArray[np.bool_] | None = None
+    gradients: Mapping[str, Enclosure] = field(default_factory=dict)
+    magnitudes: Mapping[str, Array] = field(default_factory=dict)
+
+    def enclosures(self) -> dict[str, Enclosure]:
+        """All of them by the name of the output."""
+        if self.gradients:
+            return dict(self.gradients)
+        found = {"output": self.output}
+        return found if self.lse is None else found | {"lse": self.lse}
 
     @property
     def tier(self) -> str:
@@ -71,6 +82,8 @@ class Oracle:
 
     def truth(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
         """The truth of a case for a kernel with these declarations."""
+        if operation.backward:
+            return self._gradients(operation, inputs)
         if operation.name != "attention":
             return self._softmax(operation, inputs)
         found = self._attention(operation, inputs, self.tier)
@@ -111,9 +124,9 @@ class Oracle:
         if self._surer is None:
             self._surer = Oracle(tier="arb", audit=0)
         second = self._surer.truth(operation, inputs, declared)
-        for a, b in ((first.output, second.output), (first.lse, second.lse)):
-            if a is not None and b is not None:
-                require_overlap(a, b, f"tiers {self.tier} and arb")
+        surer = second.enclosures()
+        for name, enclosure in first.enclosures().items():
+            require_overlap(enclosure, surer[name], f"{name}: tiers {self.tier} and arb")
         return second
 
     def decomposition(
@@ -123,8 +136,25 @@ class Oracle:
         where one is given, and then not remembered."""
         if queries is not None:
             return decomposed(operation, inputs, queries)
-        key = ("decomposition", operation, inputs.digest)
+        key = ("decomposition", operation.forward, inputs.digest)
         return self._once(key, lambda: decomposed(operation, inputs))
+
+    def _gradients(self, operation: Operation, inputs: Inputs) -> Truth:
+        def compute() -> Truth:
+            if operation.name == "attention_backward":
+                q, k, v, options = _arguments(operation, inputs)
+                do = inputs["do"].values
+                found = references.attention_gradients(q, k, v, do, tier=self.tier, **options)
+                parts, magnitudes = found.parts(), found.magnitude
+                return Truth(
+                    parts["dq"], magnitude=magnitudes["dq"], gradients=parts, magnitudes=magnitudes
+                )
+            x, dy = inputs["x"].values, inputs["dy"].values
+            function = getattr(references, f"{operation.forward.name}_gradient")
+            dx: Enclosure = function(x, dy, tier=self.tier)
+            return Truth(dx, gradients={"dx": dx})
+
+        return self._once(("gradients", operation, inputs.digest), compute)
 
     def _softmax(self, operation: Operation, inputs: Inputs) -> Truth:
         def compute() -> Enclosure:
@@ -213,7 +243,7 @@ def decomposed(
     operation: Operation, inputs: Inputs, queries: tuple[int, int] | None = None
 ) -> Decomposition:
     """`Oracle.decomposition`, computed and not remembered."""
-    if operation.name != "attention":
+    if not operation.is_attention:
         return decompose_softmax(inputs["x"].values)
     q, k, v, options = _arguments(operation, inputs)
     return decompose(q, k, v, **options, queries=queries)

@@ -126,15 +126,18 @@ class Worker:
         kernels = self._request({"do": "list"}, START_SECONDS)["kernels"]
         return list(kernels)
 
-    def load(self, kernel: str, operation: str | None = None) -> dict[str, Any]:
+    def load(
+        self, kernel: str, operation: str | None = None, direction: str | None = None
+    ) -> dict[str, Any]:
         """Import a kernel in the worker; returns its description.
+
+        direction   'backward': its gradient, by autograd where it is a forward pass.
 
         Raises      UsageError, UnusableError as the worker reports them.
         """
-        request = {"do": "load", "kernel": kernel, "operation": operation}
+        request = {"do": "load", "kernel": kernel, "operation": operation, "direction": direction}
         description: dict[str, Any] = self._request(request, START_SECONDS)["description"]
-        if request not in self._loaded:
-            self._loaded.append(request)
+        self._loaded = [r for r in self._loaded if r["kernel"] != kernel] + [request]
         return description
 
     def run(
@@ -146,17 +149,19 @@ class Worker:
         *,
         device: str = "cpu",
         layout: str = "contiguous",
+        wanted: tuple[str, ...] = (),
     ) -> Answer:
         """Call the kernel once.
 
-        Shapes      `shapes`: shape and widest format expected of each output.
+        Shapes      `shapes`: shape and widest format expected of each output; `wanted`: the names
+                    of the gradients.
         Raises      KernelError for an exception, a crash, a hang, a wrong count, type or shape;
                     IntegrityError where an input was changed.
         """
         request = self._write(inputs, shapes)
         nonce = secrets.token_hex(8)
         request |= {"do": "run", "kernel": kernel, "options": options, "device": device}
-        request["layout"] = layout
+        request |= {"layout": layout, "wanted": wanted}
         request |= {"nonce": nonce, "outputs": len(shapes)}
         request["sizes"] = [_bytes(shape, fmt) for shape, fmt in shapes]
         before = bytes(self._memory()[: request["output_offset"]])
@@ -364,9 +369,11 @@ def _bytes(shape: tuple[int, ...], fmt: Format) -> int:
     return int(np.prod(shape, dtype=np.int64)) * fmt.container().itemsize
 
 
-def load_or_explain(worker: Worker, kernel: str, operation: str | None) -> dict[str, Any]:
+def load_or_explain(
+    worker: Worker, kernel: str, operation: str | None, direction: str | None = None
+) -> dict[str, Any]:
     """`Worker.load`, with a crash during the import reported as an unusable kernel."""
     try:
-        return worker.load(kernel, operation)
+        return worker.load(kernel, operation, direction)
     except KernelError as error:
         raise UnusableError(f"loading {kernel} failed: {error}") from None

@@ -28,9 +28,8 @@ from typing import Any
 
 from verify.declaration import ATTRIBUTE, SIGNATURE_FEATURES, Declaration, Registration
 from verify.errors import AttncertError, UnusableError, UsageError
+from verify.operation import ARGUMENTS, BACKWARD, FORWARD
 
-ATTENTION_ARGUMENTS = ("q", "k", "v")
-SOFTMAX_ARGUMENTS = ("x",)
 KEPT_OUTPUTS = 6
 CLOCK = time.perf_counter  # bound before any kernel could patch it
 # Names that people use for the same arguments; matched by position.
@@ -42,6 +41,10 @@ KNOWN_ALIASES = {
     "logits": "x",
     "scores": "x",
     "a": "x",
+    "dout": "do",
+    "grad_out": "do",
+    "grad_output": "do",
+    "grad": "dy",
 }
 
 
@@ -61,7 +64,7 @@ def answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> 
         if request["do"] == "list":
             return {"kernels": _list()}
         if request["do"] == "load":
-            kernel = load(request["kernel"], request.get("operation"))
+            kernel = load(request["kernel"], request.get("operation"), request.get("direction"))
             loaded[request["kernel"]] = kernel
             return {"description": kernel.description}
         return {**loaded[request["kernel"]].run(request, arena), "nonce": request["nonce"]}
@@ -111,12 +114,33 @@ class Loaded:
         registration: Registration,
         name: str,
         operation: str | None,
+        direction: str | None = None,
     ) -> None:
-        self.function = function
         self.registration = registration
         self.description = _describe(function, name, registration, operation)
+        self.function = function
+        self.differentiated = self._turn(direction)
         self.features = set(self.description["features"])
         self._kept: deque[tuple[int, Any]] = deque(maxlen=KEPT_OUTPUTS)
+
+    def _turn(self, direction: str | None) -> bool:
+        """Become the backward pass of the kernel where that is asked for; whether by autograd."""
+        own = self.description["operation"]
+        if direction == "forward" and own in FORWARD:
+            raise UsageError(f"{self.description['name']!r} is a backward pass ({own}) itself")
+        if direction != "backward" or own in FORWARD:
+            return False
+        if own not in BACKWARD:
+            raise UsageError(f"the gradient of {own} is not judged; of {', '.join(BACKWARD)} it is")
+        if self.registration.tensors != "torch":
+            raise UsageError("gradients by autograd need a kernel of torch tensors")
+        from verify.autograd import gradients_of
+
+        self.description["operation"] = BACKWARD[own]
+        features = self.description["features"]
+        self.description["features"] = [f for f in features if f != "return_lse"]
+        self.function = gradients_of(self.function, BACKWARD[own])
+        return True
 
     def run(self, request: dict[str, Any], arena: Arena) -> dict[str, Any]:
         """Call the kernel once; returns shapes, formats and offsets of what came back."""
@@ -130,6 +154,8 @@ class Loaded:
             for t in request["tensors"]
         }
         positional, keywords = _arguments(request, tensors, self.description["operation"])
+        if self.differentiated:
+            keywords["wanted"] = tuple(request["wanted"])
         poison(request["sizes"], request["device"])
         started = CLOCK()
         result = self.function(*positional, **keywords)
@@ -177,14 +203,14 @@ def _layout(request: dict[str, Any], name: str) -> str:
     layout = str(request["layout"])
     if not layout.startswith("extras-"):
         return layout
-    plain = name in (*ATTENTION_ARGUMENTS, *SOFTMAX_ARGUMENTS)
+    plain = any(name in arguments for arguments in ARGUMENTS.values())
     return "contiguous" if plain else layout.removeprefix("extras-")
 
 
 def _arguments(
     request: dict[str, Any], tensors: dict[str, Any], operation: str
 ) -> tuple[list[Any], dict[str, Any]]:
-    order = ATTENTION_ARGUMENTS if operation == "attention" else SOFTMAX_ARGUMENTS
+    order = ARGUMENTS[operation]
     keywords = {name: value for name, value in tensors.items() if name not in order}
     options = dict(request["options"])
     if options.get("window") is not None:
@@ -192,8 +218,9 @@ def _arguments(
     return [tensors[name] for name in order], {**keywords, **options}
 
 
-def load(spec: str, operation: str | None = None) -> Loaded:
-    """A registered kernel, or `package.module:function`, or `path/to/file.py:function`.
+def load(spec: str, operation: str | None = None, direction: str | None = None) -> Loaded:
+    """A registered kernel, or `package.module:function`, or `path/to/file.py:function`;
+    or the gradient of one, by autograd, with the direction `backward`.
 
     Raises      UsageError for what does not exist, UnusableError for what cannot be imported.
     """
@@ -201,7 +228,7 @@ def load(spec: str, operation: str | None = None) -> Loaded:
 
     if ":" not in spec.split("[")[0]:
         function, registration = find(spec)
-        return Loaded(function, registration, spec, operation)
+        return Loaded(function, registration, spec, operation, direction)
     source, _, attribute = spec.rpartition(":")
     module = (
         _import_file(source) if source.endswith(".py") or "/" in source else _import_module(source)
@@ -214,7 +241,7 @@ def load(spec: str, operation: str | None = None) -> Loaded:
     if not callable(function):
         raise UsageError(f"{spec!r} is {type(function).__name__}, not a function")
     registration = getattr(function, ATTRIBUTE, Registration(Declaration()))
-    return Loaded(function, registration, spec, operation)
+    return Loaded(function, registration, spec, operation, direction)
 
 
 def _callables(module: Any) -> str:
@@ -300,21 +327,29 @@ def read_signature(function: Callable[..., Any], operation: str | None) -> tuple
     except (TypeError, ValueError):
         raise UsageError("the function has no readable signature; wrap it in a def") from None
     names = [KNOWN_ALIASES.get(p.name, p.name) for p in parameters]
-    found = operation or ("attention" if names[:3] == list(ATTENTION_ARGUMENTS) else None)
-    if found is None and names[:1] == list(SOFTMAX_ARGUMENTS):
-        found = "softmax"
+    found = operation or _operation_of(names)
     if found is None:
         raise UsageError(
             f"cannot tell the operation from the parameters ({', '.join(names)}): "
-            "attention starts with q, k, v and softmax with x; or pass --operation"
+            "attention starts with q, k, v, its gradient with q, k, v, do, softmax with x and its "
+            "gradient with x, dy; or pass --operation"
         )
-    first = 3 if found == "attention" else 1
+    first = len(ARGUMENTS[found])
     for p in parameters[first:]:
         required = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if required and p.name not in SIGNATURE_FEATURES:
             raise UsageError(f"required argument {p.name!r} means nothing to us; give it a default")
     named = {p.name for p in parameters[first:] if p.kind is not p.VAR_KEYWORD}
     return found, [f for f in SIGNATURE_FEATURES if f in named]
+
+
+def _operation_of(names: list[str]) -> str | None:
+    """The operation whose positional arguments these are, the longest match first."""
+    for name in ("attention_backward", "attention", "softmax_backward", "softmax"):
+        arguments = list(ARGUMENTS[name])
+        if names[: len(arguments)] == arguments:
+            return name
+    return None
 
 
 def _identity(function: Callable[..., Any], libraries: Sequence[str] = ()) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _used(case: Case, inputs: Inputs) -> set[str]:
         used.add("nonfinite")
     if any(0 in x.shape for x in tensors.values()):
         used.add("empty")
-    if case.operation.name != "attention":
+    if not case.operation.is_attention:
         return used | ({"ragged"} if tensors["x"].shape[1] % 16 else set())
     q, k, v = (tensors[name].shape for name in "qkv")
     used |= {"mask"} if inputs.mask is not None else set()

@@ -177,9 +177,8 @@ def _of_keys(piece: _Piece, terms: Terms, value: Array, scale: float | None) -> 
         each = summed(terms, model, count, n_q, scale=scale, chunk=0, operands=operands)
         found = each.rounded_to(model.group_format).added(piece.group, model.group_format, value)
     seen = piece.rows.live[..., piece.keys]
-    flags = {
-        name: (np.swapaxes(flag, 1, 2) & np.swapaxes(seen, 1, 2)).any(axis=2, keepdims=True)
-        for name, flag in piece.flags.items()
+    flags: dict[str, Booleans] = {
+        name: np.any(flag & seen, axis=1)[..., None] for name, flag in piece.flags.items()
     }
     return finished(found, model, flags)
 
@@ -303,7 +302,7 @@ def _reduced(pairs: _Pairs, model: ArithmeticModel, shape: tuple[int, ...]) -> B
     axes = tuple(i for i, (a, b) in enumerate(zip(aligned, full, strict=True)) if a == 1 and b != 1)
 
     def total(x: NDArray[Any]) -> NDArray[Any]:
-        return x.sum(axis=axes, keepdims=True).reshape(shape)
+        return np.asarray(x.sum(axis=axes, keepdims=True).reshape(shape))
 
     def some(x: NDArray[Any]) -> NDArray[Any]:
         return x.any(axis=axes, keepdims=True).reshape(shape)
@@ -319,4 +318,3 @@ def _reduced(pairs: _Pairs, model: ArithmeticModel, shape: tuple[int, ...]) -> B
     length = math.prod(full[a] for a in axes)
     found = summed(terms.stored(model, count), model, count, length, scale=None, alone=True)
     return finished(found, model, {name: some(flag) for name, flag in pairs.flags.items()})
-

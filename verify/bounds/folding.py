@@ -211,7 +211,7 @@ def _with_sink(
 def attention_rows(
     inputs: Inputs, operation: Operation, parts: Decomposition, *, whole: bool = False
 ) -> Iterator[tuple[tuple[slice, slice], Rows]]:
-    """The call in blocks, each with its place among (slabs, rows); `whole`: never part of a slab."""
+    """The call in blocks, each with its place among (slabs, rows); `whole`: slabs whole."""
     q, k, v = (_values(inputs, name) for name in "qkv")
     full = parts.p.shape
     bias = inputs.values("bias")

@@ -184,7 +184,9 @@ def _stored_output_error(variant: Variant, forward: RowsBound, output: Array) ->
     before = forward.before
     fmt = FORMATS[model.delta_format or model.output]
     flush = model.flushes_output
-    return np.asarray(before + np.maximum(fmt.u * (output + before), fmt.underflow_unit(flush=flush)))
+    return np.asarray(
+        before + np.maximum(fmt.u * (output + before), fmt.underflow_unit(flush=flush))
+    )
 
 
 def _product(
@@ -198,9 +200,9 @@ def _product(
 ) -> Array:
     """Error of P (dP - D), or of P dP - P D."""
     model = variant.model
-    u, eta = _softmax_unit(model)
+    u, least = _softmax_unit(model)
     weight = rows.p + p.error
-    eta = eta * (2 + weight * p.units)
+    eta = least * (2 + weight * p.units)
     if model.ds_form == "difference":
         error = (1 + u) * ((1 + u) * by_d + u * weight * size + by_p) + u * rows.p * size + eta
     else:
@@ -248,12 +250,12 @@ def _stored(
     before = model.gradient_scale == "operands"
     small = max(1.0, 1 / rows.scale) if before and rows.scale > 0 else 1.0
     large = max(1.0, rows.scale) if before else 1.0
-    roundings = model.ds_roundings + (2 if rows.softcap is not None and model.ds_roundings > 1 else 0)
-    for _ in range(roundings):
+    # a softcap that is differentiated step by step stores twice more
+    capped = 2 if rows.softcap is not None and model.ds_roundings > 1 else 0
+    for _ in range(model.ds_roundings + capped):
         lost = np.maximum(fmt.u * (size + error), fmt.underflow_unit() * small)
         error = error + np.where(rows.live, lost, 0.0)
     over = (rows.live & (large * (size + error) >= fmt.overflow_threshold)).any(
         axis=2, keepdims=True
     )
     return error, flags | {"G2": np.asarray(over)}
-

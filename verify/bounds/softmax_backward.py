@@ -100,8 +100,8 @@ def _units(row: _Row) -> tuple[float, float, Array, float]:
 def _of_softmax(row: _Row) -> _Found:
     """
     e_P = the forward error; D = sum p dy:
-    E_D = sum e_P |dy - D| + |D| |sum P_hat - 1| + kappa sum (p + e_P)|dy| + n eta, and then as dS in
-    `score_gradients` with E_dP = 0.
+    E_D = sum e_P |dy - D| + |D| |sum P_hat - 1| + kappa sum (p + e_P)|dy| + n eta, and then as dS
+    in `score_gradients` with E_dP = 0.
     """
     u, eta, kappa, growth = _units(row)
     n = row.p.shape[1]
@@ -127,9 +127,9 @@ def _of_softmax(row: _Row) -> _Found:
 
 def _of_log_softmax(row: _Row) -> _Found:
     """
-    P = exp(y), |ln P_hat - ln p| <= theta = the forward error: e_P = p (e^theta (1 + eps) - 1) + eta;
+    P = exp(y), |y_hat - y| <= theta, the forward error: e_P = p (e^theta (1 + eps) - 1) + eta;
     S = sum dy, E_S = kappa sum |dy| + n eta:
-    (1+u)((1+u)(p + e_P)(|S| + E_S) - p |S|) ... + u |dx| + eta.
+    (1+u)((p + e_P) E_S + e_P |S| + u (p + e_P)(|S| + E_S) + eta) + u |dx|.
     """
     u, eta, kappa, _ = _units(row)
     n = row.p.shape[1]
@@ -167,6 +167,4 @@ def _finished(row: _Row, found: _Found, forward: Bound) -> Bound:
     by_p = np.minimum(found.by_p, found.error)
     by_sum = np.minimum(found.by_sum, found.error - by_p)
     shares = (by_p, by_sum, found.error - by_p - by_sum, last)
-    return Bound(
-        total, total, flagged, reasons, dict(zip(GRADIENT_STAGES, shares, strict=True))
-    )
+    return Bound(total, total, flagged, reasons, dict(zip(GRADIENT_STAGES, shares, strict=True)))

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from verify.operation import OPERATIONS
+
 DEFAULT_OUTPUT = "out/attncert"
 
 
@@ -29,8 +31,13 @@ DEFAULT_OUTPUT = "out/attncert"
 )
 @click.option(
     "--operation",
-    type=click.Choice(["softmax", "log_softmax", "logsumexp", "attention"]),
+    type=click.Choice(OPERATIONS),
     help="Where the parameters do not tell.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(["forward", "backward", "both"]),
+    help="backward: the gradients of a forward kernel, by torch.autograd.  [default: its own]",
 )
 @click.option(
     "--model", metavar="PRESET", help="Declared arithmetic model; see `attncert list models`."
@@ -98,6 +105,7 @@ def command(**options: Any) -> None:
         device=options["device"],
         profile=options["profile"],
         operation=options["operation"],
+        direction=options["direction"],
         declared=from_words(options["model"], options["declared"]),
         only=options["only"] or None,
         seed=options["seed"],

@@ -21,6 +21,7 @@ from verify.errors import IntegrityError, KernelError, UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.operation import FORWARD, direction_of
 from verify.pipeline import Bench
 
 
@@ -106,7 +107,24 @@ def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
     from verify.case import Axes
     from verify.families._values import normal_qkv
 
+    if direction_of(trial.kernel.operation) == "backward":
+        return _small_gradient(trial, label, shift)
     if trial.kernel.operation != "attention":
         return trial.plan.rows("properties", label, (6, 160), lambda d: 3.0 * d.normal((6, 160)))
     axes = Axes(n_q=48 + 16 * shift, n_k=48 + 16 * shift, d=64, batch=2, heads=3)
     return trial.plan.attention("properties", label, axes, lambda d: normal_qkv(axes, d))
+
+
+def _small_gradient(trial: Trial, label: str, shift: int) -> Case:
+    """The same for a gradient, smaller: its truth costs more."""
+    from verify.case import Axes, with_gradient
+    from verify.families._values import normal_qkv
+
+    forward = replace(trial.plan, operation=FORWARD[trial.kernel.operation])
+    if forward.operation != "attention":
+        shape = (6, 96)
+        case = forward.rows("properties", label, shape, lambda d: 3.0 * d.normal(shape))
+    else:
+        axes = Axes(n_q=16 + 16 * shift, n_k=16 + 16 * shift, d=32, batch=2, heads=3)
+        case = forward.attention("properties", label, axes, lambda d: normal_qkv(axes, d))
+    return with_gradient(case, trial.plan)

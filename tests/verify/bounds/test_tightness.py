@@ -19,7 +19,7 @@ from tests.verify.bounds.test_attention_bounds import (
 )
 from verify.arithmetic import ArithmeticModel
 from verify.bounds import bound
-from verify.bounds.attention import _accumulator, _p_rounding, Shared
+from verify.bounds.attention import Shared, _accumulator, _p_rounding
 from verify.bounds.folding import attention_rows
 from verify.bounds.row_sum import row_sum_error
 from verify.case import Inputs
