@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RADIUS", "attention", "available", "log_softmax", "logsumexp", "softmax"]
 
 RADIUS = 2.0**-80
+LARGE = 2**24  # scores from which a CUDA device is worth its transfers
 
 
 @cache
@@ -81,6 +82,29 @@ def _ready() -> tuple[ModuleType, ModuleType]:
     if reason is not None:
         raise RuntimeError(f"references.fast is not available: {reason}; use references.arb")
     return _engine()
+
+
+def _place(asked: str | None, scores: int) -> str | None:
+    """The device of a call, None for the host.
+
+    Raises      RuntimeError where the device that was asked for cannot carry the proof.
+    """
+    if asked is None and scores < LARGE:
+        return None
+    try:
+        import torch
+
+        from references.fast.device import unusable
+    except ImportError:
+        if asked is None:
+            return None
+        raise RuntimeError(f"device {asked!r} needs torch, which is not installed") from None
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() and unusable("cuda") is None else None
+    reason = unusable(asked)
+    if reason is not None:
+        raise RuntimeError(f"device {asked!r} cannot be used: {reason}")
+    return asked
 
 
 def _rows(name: str, x: Array, radius: float) -> Enclosure:
@@ -151,6 +175,7 @@ def attention(
     sinks: Array | None = None,
     radius: float = RADIUS,
     threads: int = 1,
+    device: str | None = None,
 ) -> AttentionTruth:
     """
     Attention as `references` defines it.
@@ -164,12 +189,15 @@ def attention(
                 is below 2^-20.  The same bits for any number of threads.
     Requires    binary32 values in float64 (ValueError for others); scale finite; softcap finite
                 and above 0.
+    Device      a torch device such as 'cuda' that makes products, exponentials and sums; None: the
+                host, and a CUDA device for calls of at least LARGE scores where there is one.
     Special     as in `references`.
     Source      docs/theory/fast-oracle.md.
     """
     import numpy as np
 
     engine, inputs = _ready()
+    place = _place(device, q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2])
     tensors = [inputs.require_binary32(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
     call = inputs.Call(
         *(tensor.values for tensor in tensors), tuple(tensor.finite for tensor in tensors),
@@ -178,5 +206,7 @@ def attention(
         None if sinks is None else inputs.require_binary32("sinks", sinks).values,
     )  # fmt: skip
     with np.errstate(all="ignore"):
-        found: AttentionTruth = engine.attention(call, inputs.require_radius(radius), threads)
+        found: AttentionTruth = engine.attention(
+            call, inputs.require_radius(radius), threads, place
+        )
     return found

@@ -205,19 +205,26 @@ def _products(queries: _Slices, keys: Keys, view: _View) -> tuple[Array, Array]:
     return g, left
 
 
-def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
+def score_errors(
+    size: Array, left_rows: Indices, left_sums: Array, keys: Keys
+) -> tuple[Array, Array]:
     """Per row: the error of y that no shift removes, and how far the row maximum may be too low.
 
+    Shapes      size: (r,); left_rows, left_sums: (kept,), as `cut_queries` gives them.
     Source      docs/theory/fast-oracle.md, part 2.
     """
     narrower, (tails, rests) = 2.0**-keys.bits, keys.rounded
     reach = narrower * keys.whole + keys.rest
-    error = queries.size * ((U * (tails + narrower * rests) + 2.0**-99 * reach) * ABOVE)
-    unseen = queries.size * ((keys.rest + 2.0**-52 * reach) * ABOVE)
-    if queries.left_sums.size:
-        error[queries.left_rows] += U * queries.left_sums * keys.biggest
-        unseen[queries.left_rows] += queries.left_sums * keys.biggest
+    error = size * ((U * (tails + narrower * rests) + 2.0**-99 * reach) * ABOVE)
+    unseen = size * ((keys.rest + 2.0**-52 * reach) * ABOVE)
+    if left_sums.size:
+        error[left_rows] += U * left_sums * keys.biggest
+        unseen[left_rows] += left_sums * keys.biggest
     return error, unseen
+
+
+def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
+    return score_errors(queries.size, queries.left_rows, queries.left_sums, keys)
 
 
 def _plain(queries: _Slices, keys: Keys, rules: Rules, view: _View) -> _Scores:

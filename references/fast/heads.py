@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -46,9 +48,18 @@ class _Share:
 
     keys: Keys
     values: Values
+    moved: Any  # keys and values on a device, or None
     bad_keys: Indices  # keys with an element that is not finite
     nan_keys: Indices
     bad_values: Indices
+
+
+@cache
+def _engine(device: str) -> Any:
+    """The engine of a torch device; torch is imported when a call first asks for one."""
+    from references.fast.device import Engine
+
+    return Engine(device)
 
 
 def _unknown(shape: tuple[int, ...], rows: tuple[int, ...]) -> Enclosure:
@@ -58,7 +69,9 @@ def _unknown(shape: tuple[int, ...], rows: tuple[int, ...]) -> Enclosure:
     )  # fmt: skip
 
 
-def attention(call: Call, request: float, threads: int) -> AttentionTruth:
+def attention(
+    call: Call, request: float, threads: int, device: str | None = None
+) -> AttentionTruth:
     """The truth of a checked call; see `references.fast.attention`."""
     rows = call.q.shape[:3]
     truth = AttentionTruth(
@@ -68,7 +81,7 @@ def attention(call: Call, request: float, threads: int) -> AttentionTruth:
     left = np.ones(rows, np.bool_)
     if call.inside:
         with one_blas_thread():
-            _Run(call, request, threads, truth, left).fast()
+            _Run(call, request, threads, truth, left, device).fast()
         if call.k.shape[2] > KEEP_SCRATCH:
             scratch.clear()
     _by_arb(call, request, truth, left)
@@ -79,9 +92,18 @@ class _Run:
     """The fast tiers of one call; `left` keeps the rows that they cannot certify."""
 
     def __init__(
-        self, call: Call, request: float, threads: int, truth: AttentionTruth, left: Booleans
+        self,
+        call: Call,
+        request: float,
+        threads: int,
+        truth: AttentionTruth,
+        left: Booleans,
+        device: str | None,
     ) -> None:
-        self.call, self.threads, self.truth, self.left = call, threads, truth, left
+        self.call, self.truth, self.left = call, truth, left
+        self.threads = threads if device is None else 1
+        self.engine = None if device is None else _engine(device)
+        self.block = BLOCK if self.engine is None else self.engine.rows(call.k.shape[2])
         scale_h, scale_l = double_double(call.scale, call.q.shape[3])
         self.sign = -1.0 if scale_h < 0 else 1.0
         softcap = 0.0 if call.softcap is None else call.softcap
@@ -107,9 +129,10 @@ class _Run:
         b, kv = pair
         k, v = self.call.k[b, kv], self.call.v[b, kv]
         _, fine_k, fine_v = self.call.finite
+        keys = prepare_keys(k if fine_k else np.where(np.isfinite(k), k, 0.0))
+        values = prepare_values(v if fine_v else np.where(np.isfinite(v), v, 0.0))
         share = _Share(
-            prepare_keys(k if fine_k else np.where(np.isfinite(k), k, 0.0)),
-            prepare_values(v if fine_v else np.where(np.isfinite(v), v, 0.0)),
+            keys, values, None if self.engine is None else self.engine.move(keys, values),
             _NO_KEYS if fine_k else np.flatnonzero(~np.isfinite(k).all(axis=1)),
             _NO_KEYS if fine_k else np.flatnonzero(np.isnan(k).any(axis=1)),
             _NO_KEYS if fine_v else np.flatnonzero(~np.isfinite(v).all(axis=1)),
@@ -145,16 +168,24 @@ class _Run:
 
         def work(tier: int, rows: Indices) -> None:
             def one(block: slice | Indices) -> None:
-                found = compute(
-                    q, share.keys, share.values, self.rules, extras, block, SLICES[tier]
-                )
-                self._put(head, block, tier, found)
+                self._put(head, block, tier, self._computed(q, share, extras, block, SLICES[tier]))
 
-            each(one, _blocks(rows), threads)
+            each(one, _blocks(rows, self.block), threads)
 
         self._climb(head, np.flatnonzero(plain), work)
         if share.bad_values.size:
             self._special_columns(head, share, extras, plain & ~self.left[head])
+
+    def _computed(
+        self, q: Array, share: _Share, extras: Extras, block: slice | Indices, slices: int
+    ) -> Result:
+        """A block of rows, on the host or on the device."""
+        if self.engine is None:
+            return compute(q, share.keys, share.values, self.rules, extras, block, slices)
+        found: Result = self.engine.compute(
+            q, share.keys, share.values, share.moved, self.rules, extras, block, slices
+        )
+        return found
 
     def _climb(self, head: Head, rows: Indices, work: Callable[[int, Indices], None]) -> None:
         """The first block says whether three slices will do for the others."""
@@ -245,10 +276,10 @@ class _Run:
             self.truth.magnitude[where] = np.nan
 
 
-def _blocks(rows: Indices) -> Iterator[slice | Indices]:
+def _blocks(rows: Indices, size: int) -> Iterator[slice | Indices]:
     """Blocks of rows; the partition depends on the rows alone."""
-    for start in range(0, rows.size, BLOCK):
-        block = rows[start : start + BLOCK]
+    for start in range(0, rows.size, size):
+        block = rows[start : start + size]
         whole = block[-1] - block[0] + 1 == block.size
         yield slice(int(block[0]), int(block[-1]) + 1) if whole else block
 

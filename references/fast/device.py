@@ -1,0 +1,403 @@
+"""The fast tier on a torch device: the same slices, sums and radii, whole rows at a time.
+
+K, V and a block of q are sliced on the host as ever (`prepared`, `slicing`); products, exponentials
+and sums are made on the device; quotient, logarithm and radius on the host again (`quotient`).  So
+the proof is that of the fast tier, with the differences of docs/theory/fast-oracle.md, part 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from references.enclosure import Array
+from references.fast.block import STATIC, Extras, Result, Rules, score_errors
+from references.fast.device_pairs import (
+    Exponential,
+    Pair,
+    divide,
+    fast_two_sum,
+    product_error,
+    tree_sum,
+    two_sum,
+)
+from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
+from references.fast.quotient import ABOVE, add_up, averages, logarithms
+from references.fast.slicing import Cut, Indices, cut_queries
+from references.fast.weights import REMOVED
+
+PANEL = 4  # as in `block`: what `quotient.averages` counts roundings with
+MOST_SCORES = 2**22  # of a block: about 30 arrays of that many float64 numbers at a time
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """A `Cut` with its list spread out; middle, tail and rest are None where the list is empty."""
+
+    head: Tensor
+    middle: Tensor | None
+    tail: Tensor | None
+    rest: Tensor | None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One kv head's K and V on a device, keys padded with zeros to whole chunks.
+
+    Shapes      keys: (n, d); values, size = |v|: (n, d_v).
+    """
+
+    keys: _Dense
+    values: _Dense
+    size: Tensor
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """A block of q in slices on the device, and what `block._errors` needs of it on the host."""
+
+    slices: list[Tensor]
+    rest: Tensor
+    left: tuple[Tensor, Tensor] | None
+    left_rows: Tensor | None
+    size: Array
+    left_sums: Array
+    left_places: Indices
+
+
+@dataclass(frozen=True)
+class _Products:
+    """y = slices + left + listed; the second of a pair is a rounded product."""
+
+    slices: list[Tensor]
+    left: Pair | None
+    listed: Pair | None
+
+    def added(self, start: Tensor) -> Pair:
+        """start + y: exact parts by two_sum, their errors and the rounded parts in the second."""
+        h, e = two_sum(self.slices[0], start)
+        for exact in self.slices[1:]:
+            h, error = two_sum(h, exact)
+            e = e + error
+        for pair in (self.listed, self.left):
+            if pair is not None:
+                h, error = two_sum(h, pair[0])
+                e = e + (error + pair[1])
+        return h, e
+
+    def largest(self) -> Tensor:
+        """Slices and exact leftovers, each addition rounded: what the shift is chosen from."""
+        total = self.slices[0] if self.left is None else self.slices[0] + self.left[0]
+        for more in self.slices[1:]:
+            total = total + more
+        return total
+
+
+@cache
+def unusable(device: str) -> str | None:
+    """
+    Why float64 arithmetic on this device cannot carry the proof, or None.
+
+    Definition  two_sum, product_error, rounding to nearest even, results and operands below
+                2^-1022, and matrix products of integers up to 2^53, against known results.
+    Guarantee   tried, not proved: a fixed set of sums and products.
+    """
+    try:
+        one, small, tiny, least = torch.tensor(
+            [1.0, 2.0**-30, 2.0**-60, 2.0**-1074], dtype=torch.float64, device=device
+        )
+    except (RuntimeError, AssertionError) as error:
+        return f"no float64 on {device}: {str(error).splitlines()[0]}"
+    half = 128.0 * tiny
+    odd = one + 2.0 * half
+    a = one + small
+    held = {
+        "the error of a product": product_error(a, a, a * a) == tiny,
+        "two_sum": two_sum(one, tiny)[1] == tiny,
+        "round to nearest": (one + half == one) & (odd + half == one + 4.0 * half),
+        "gradual underflow": ((least * 2.0**52) * 0.5 != 0.0) & (least * 2.0**600 != 0.0),
+    }
+    lacking = [name for name, found in held.items() if not bool(found)]
+    if lacking:
+        return f"float64 arithmetic on {device} lacks {', '.join(lacking)}"
+    return _products(device)
+
+
+def _products(device: str) -> str | None:
+    """Whether products of integers are exact there, plain, transposed and in batches."""
+    generator = np.random.default_rng(20241)
+    for rows, terms, columns in ((64, 64, 64), (256, 64, 128), (1024, 64, 64), (65, 33, 7)):
+        bits = 53 - (terms - 1).bit_length()
+        a = generator.integers(2 ** (bits // 2 - 1), 2 ** (bits // 2), (2, rows, terms))
+        b = generator.integers(
+            -(2 ** (bits - bits // 2)), 2 ** (bits - bits // 2), (2, terms, columns)
+        )
+        exact = torch.from_numpy((a @ b).astype(np.float64)).to(device)
+        left, right = (torch.from_numpy(x.astype(np.float64)).to(device) for x in (a, b))
+        other = right.transpose(1, 2).contiguous().transpose(1, 2)
+        tried = (left @ right, left @ other, (left[0] @ right[0])[None], (left[0] @ other[0])[None])
+        if not all(bool((found == exact[: len(found)]).all()) for found in tried):
+            return f"float64 products ({rows}, {terms}) ({terms}, {columns}) on {device} not exact"
+    return None
+
+
+class Engine:
+    """`block.compute` on a device.
+
+    rows    of a block with n keys: `rows(n)`
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.exponential = Exponential(device)
+
+    def rows(self, n: int) -> int:
+        """Rows of a block, so that a block has at most MOST_SCORES scores."""
+        return max(1, min(4096, MOST_SCORES // max(n, 1)))
+
+    def move(self, keys: Keys, values: Values) -> Moved:
+        """What the query heads of a kv head share, on the device."""
+        padded = values.head.shape[0] * CHUNK
+        d_v = values.head.shape[1]
+        flat = values.head.transpose(0, 2, 1).reshape(padded, d_v)
+        size = values.size.transpose(0, 2, 1).reshape(padded, d_v)
+        return Moved(
+            self._dense(keys.cut, keys.cut.head, padded),
+            self._dense(values.cut, flat, padded),
+            self._put(size),
+        )
+
+    def _put(self, x: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
+
+    def _dense(self, cut: Cut, head: Array, padded: int) -> _Dense:
+        whole = np.zeros((padded, head.shape[1]))
+        whole[: len(head)] = head
+        if not cut.column.size:
+            return _Dense(self._put(whole), None, None, None)
+        row = np.repeat(np.arange(len(cut.start) - 1), np.diff(cut.start))
+        middle, tail = np.zeros(whole.shape), np.zeros(whole.shape)
+        middle[row, cut.column], tail[row, cut.column] = cut.middle, cut.tail
+        return _Dense(
+            self._put(whole), self._put(middle), self._put(tail), self._put(middle + tail)
+        )
+
+    def compute(
+        self,
+        q: Array,
+        keys: Keys,
+        values: Values,
+        moved: Moved,
+        rules: Rules,
+        extras: Extras,
+        chosen: slice | Indices,
+        slices: int,
+    ) -> Result:
+        """
+        The rows `chosen` of one head, with 3 or 4 slices of p; as `block.compute`.
+
+        Shapes      q: (n_q, d), of which the rows `chosen` are computed.
+        Guarantee   that of `block.compute`.
+        Source      docs/theory/fast-oracle.md, part 9.
+        """
+        queries = self._queries(q[chosen], keys)
+        visible = self._visible(rules, extras, chosen, len(moved.keys.head), len(keys.cut.head))
+        seen = visible.sum(dim=1)
+        error, unseen = score_errors(queries.size, queries.left_places, queries.left_sums, keys)
+        y = self._products(queries, moved.keys)
+        bias = None if extras.bias is None else self._bias(extras.bias[chosen], len(visible[0]))
+        if rules.softcap > 0.0 or bias is not None or extras.sink is not None:
+            s = self._general(y, rules, bias)
+            reference = self._maximum(s[0], visible, seen, extras.sink)
+            reference = reference + 2.0**-50 * reference.abs()
+            x = _joined(two_sum(s[0], -reference[:, None]), s[1])
+            size = queries.size * (keys.whole * rules.scale_h * ABOVE)
+            if extras.bias is not None:
+                size = size + np.abs(extras.bias[chosen]).max(axis=1)
+            error = error * rules.scale_h + 2.0**-99 * size + 2.0**-98 * rules.softcap + STATIC
+            scale = (1.0, 0.0)
+        else:
+            reference = self._maximum(y.largest(), visible, seen, None)
+            reference = reference + (self._put(unseen) + 2.0**-50 * reference.abs())
+            scale = (rules.scale_h, rules.scale_l)
+            x = _scaled(y.added(-reference[:, None]), *scale)
+            error = error * rules.scale_h + STATIC
+        p = self.exponential(x[0].masked_fill(~visible, REMOVED), x[1])
+        sinks = np.full(len(error), extras.sink) if extras.sink is not None else np.empty(0)
+        return self._finished(p, moved, values, rules, error, seen, reference, sinks, scale, slices)
+
+    def _queries(self, q: Array, keys: Keys) -> _Queries:
+        rows, d = q.shape
+        flat, rest, left = np.empty(2 * d * rows), np.empty((d, rows)), np.empty(2 * d * rows)
+        size, sums, places = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+        count = 1 if keys.bits == QUERY_BITS[True] else 2
+        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, places, sums)
+        if count == 1 and 4 * kept > rows:
+            count = 2
+            kept = cut_queries(q, keys.bits, count, flat, left, rest, size, places, sums)
+        made = flat[: d * count * rows].reshape(d, count, rows)
+        parts = left[: 2 * d * kept].reshape(d, 2, kept)
+        return _Queries(
+            [self._put(made[:, i].T) for i in range(count)],
+            self._put(rest.T),
+            (self._put(parts[:, 0].T), self._put(parts[:, 1].T)) if kept else None,
+            torch.from_numpy(places[:kept].copy()).to(self.device) if kept else None,
+            size, sums[:kept].copy(), places[:kept].copy(),
+        )  # fmt: skip
+
+    def _visible(
+        self, rules: Rules, extras: Extras, chosen: slice | Indices, padded: int, n: int
+    ) -> Tensor:
+        """(rows, padded): whether a row sees a key."""
+        key = torch.arange(padded, device=self.device)
+        first, stop = (
+            torch.from_numpy(np.ascontiguousarray(x[chosen])).to(self.device)[:, None]
+            for x in (rules.first, rules.stop)
+        )
+        visible = (key >= first) & (key < stop)
+        if extras.mask is not None:
+            mask = np.zeros((visible.shape[0], padded), np.bool_)
+            mask[:, :n] = extras.mask[chosen]
+            visible &= torch.from_numpy(mask).to(self.device)
+        return visible
+
+    def _bias(self, bias: Array, padded: int) -> Tensor:
+        whole = np.zeros((len(bias), padded))
+        whole[:, : bias.shape[1]] = bias
+        return self._put(whole)
+
+    def _products(self, queries: _Queries, keys: _Dense) -> _Products:
+        first = queries.slices[0]
+        left = listed = None
+        if queries.left is not None and queries.left_rows is not None:
+            whole = torch.zeros(
+                2, len(first), len(keys.head), dtype=first.dtype, device=self.device
+            )
+            for place, part in zip(whole, queries.left, strict=True):
+                place[queries.left_rows] = part @ keys.head.T
+            left = (whole[0], whole[1])
+        if keys.middle is not None and keys.tail is not None and keys.rest is not None:
+            rounded = first @ keys.tail.T + queries.rest @ keys.rest.T
+            listed = (first @ keys.middle.T, rounded)
+        return _Products([s @ keys.head.T for s in queries.slices], left, listed)
+
+    def _general(self, y: _Products, rules: Rules, bias: Tensor | None) -> Pair:
+        """softcap tanh(scale y / softcap) + bias, normalised."""
+        zero = torch.zeros_like(y.slices[0][:, :1])
+        h, e = _scaled(y.added(zero), rules.scale_h, rules.scale_l)
+        if rules.softcap > 0.0:
+            h, e = self._capped(h, e, rules.softcap)
+        if bias is None:
+            return fast_two_sum(h, e)
+        s, error = two_sum(h, bias)
+        return fast_two_sum(s, error + e)
+
+    def _capped(self, h: Tensor, e: Tensor, softcap: float) -> Pair:
+        z, low = divide(h, e, softcap, 0.0)
+        sign = 2.0 * (z > 0.0).to(z.dtype) - 1.0
+        wh, wl = self.exponential(-2.0 * sign * z, -2.0 * sign * low)
+        nh, nl = two_sum(torch.ones_like(wh), -wh)
+        nh, nl = fast_two_sum(nh, nl - wl)
+        dh, dl = two_sum(torch.ones_like(wh), wh)
+        dh, dl = fast_two_sum(dh, dl + wl)
+        q, ql = divide(nh, nl, dh, dl)
+        c = sign * softcap
+        p = q * c
+        return fast_two_sum(p, product_error(q, c, p) + ql * c)
+
+    def _maximum(self, y: Tensor, visible: Tensor, seen: Tensor, sink: float | None) -> Tensor:
+        """The largest computed score of each row; the sink or 0 where it sees no key."""
+        found = y.masked_fill(~visible, -torch.inf).amax(dim=1)
+        return found.masked_fill(seen == 0, 0.0 if sink is None else sink)
+
+    def _finished(
+        self,
+        p: Pair,
+        moved: Moved,
+        values: Values,
+        rules: Rules,
+        error: Array,
+        seen: Tensor,
+        reference: Tensor,
+        sinks: Array,
+        scale: tuple[float, float],
+        slices: int,
+    ) -> Result:
+        parts, sums = _cut_weights(*p, values.bits, slices)
+        h, low, magnitude = _averages(parts, p[0], moved)
+        n_h, n_l, size = (np.ascontiguousarray(x.T.cpu().numpy()) for x in (h, low, magnitude))
+        d, rows = n_h.shape
+        keys, shift = seen.cpu().numpy(), reference.cpu().numpy()
+        totals, output = np.empty((7, rows)), np.empty((4, d, rows))
+        lse, certified = np.empty((3, rows)), np.empty(rows, np.uint8)
+        add_up(sums.cpu().numpy(), error, keys, shift, sinks, totals)
+        averages(
+            n_h, n_l, size, error, totals, values.columns, CHUNK, PANEL, values.head.shape[0],
+            values.bits, slices, rules.request, output, certified,
+        )  # fmt: skip
+        logarithms(totals, shift, *scale, rules.request, lse, certified)
+        empty: NDArray[np.bool_] = (keys == 0) & (sinks.size == 0)
+        return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)
+
+
+def _scaled(y: Pair, scale_h: float, scale_l: float) -> Pair:
+    """scale (h + e), normalised: 38 u^2 of scale D (part 9)."""
+    h, e = y
+    p = h * scale_h
+    return fast_two_sum(p, product_error(h, scale_h, p) + (h * scale_l + e * scale_h))
+
+
+def _joined(pair: Pair, low: Tensor) -> Pair:
+    """pair + low, normalised."""
+    s, error = two_sum(pair[0], low)
+    return fast_two_sum(s, pair[1] + error)
+
+
+def _cut_weights(ph: Tensor, pl: Tensor, bits: int, slices: int) -> tuple[list[Tensor], Tensor]:
+    """p in slices (rows, keys), and their sums (6, rows) as `weights.cut_weights` gives them."""
+    rounders = [1.5 * 2.0 ** (52 - bits)]
+    rounders += [1.5 * 2.0 ** (51 - m * bits) for m in range(2, slices)]
+    parts = [(ph + rounders[0]) - rounders[0]]
+    r = ph - parts[0]
+    for rounder in rounders[1:]:
+        parts.append(((r + pl) + rounder) - rounder)
+        r = r - parts[-1]
+    parts.append(r + pl)
+    high, low = tree_sum(parts[-1])
+    exact = [x.sum(dim=1) for x in parts[:-1]]
+    exact += [torch.zeros_like(high)] * (3 - len(exact))
+    return parts, torch.stack([*exact, high, low, parts[-1].abs().sum(dim=1)])
+
+
+def _averages(parts: list[Tensor], ph: Tensor, moved: Moved) -> tuple[Tensor, Tensor, Tensor]:
+    """N = h + low and A, (rows, d_v) each."""
+    listed = moved.values
+    exact = [_by_chunk(p, listed.head) for p in parts[:-1]]
+    rounded = [_by_chunk(parts[-1], listed.head)]
+    sums = [tree_sum(c) for c in exact]
+    if listed.middle is not None and listed.tail is not None and listed.rest is not None:
+        before = parts[0] if len(parts) == 3 else parts[0] + parts[1]
+        after = parts[-2] + parts[-1]
+        chosen = parts[:1] if len(parts) == 3 else parts[:2]
+        sums += [(p @ listed.middle, torch.zeros_like(sums[0][0])) for p in chosen]
+        rounded += [_by_chunk(before, listed.tail) + _by_chunk(after, listed.rest)]
+    h, low = sums[0]
+    for high, more in sums[1:]:
+        h, error = two_sum(h, high)
+        low = low + (error + more)
+    for c in rounded:
+        high, more = tree_sum(c)
+        low = low + (high + more)
+    return h, low, ph @ moved.size
+
+
+def _by_chunk(p: Tensor, v: Tensor) -> Tensor:
+    """(rows, d_v, chunks): the products over each chunk of keys."""
+    rows, n = p.shape
+    apart = p.reshape(rows, n // CHUNK, CHUNK).transpose(0, 1)
+    return (apart @ v.reshape(n // CHUNK, CHUNK, v.shape[1])).permute(1, 2, 0)
