@@ -127,7 +127,7 @@ class Certificate:
     model         the declared preset: name, meaning, and its variants as plain data
     planned       number of cases planned; executed + skipped = planned, or the verdict says
                   INCONCLUSIVE
-    throughput    timings as `verify.throughput.Timing.to_json` gives them
+    throughput    timings as `verify.bench.timing.Timing.to_json` gives them
     selftest      summary of the selftest that backs the judge, or None
     evidence      by which way the outputs came, and what that way cannot prove; None in
                   certificates of before it was recorded

@@ -48,6 +48,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         dest="attncert_declare",
     )
+    _add_bench_options(group)
+
+
+def _add_bench_options(group: Any) -> None:
+    """Options of what is timed: by verify.bench.suite and by verify.conformance."""
+    group.addoption(
+        "--attncert-bench",
+        dest="attncert_bench",
+        metavar="KERNEL",
+        action="append",
+        default=[],
+        help="kernel for verify.bench.suite; may be given several times",
+    )
+    group.addoption("--attncert-shapes", metavar="LIST", default=None)
+    group.addoption("--attncert-against", metavar="KERNEL", default="auto")
+    group.addoption("--attncert-rounds", metavar="N", type=int, default=0)
+    group.addoption("--attncert-seconds", metavar="S", type=float, default=2.0)
+    group.addoption("--attncert-budget", metavar="S", type=float, default=210.0)
+    group.addoption("--attncert-wait", metavar="S", type=float, default=0.0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -175,9 +175,15 @@ def explanations(certificate: Certificate, folder: Path) -> list[str]:
 
 def explain(record: Record, certificate: Certificate, folder: Path) -> str:
     """One case in full."""
+    text = described(record, certificate.name)
+    return f"{text}\n  again     {again(record, certificate, folder)}"
+
+
+def described(record: Record, name: str) -> str:
+    """What was found in one case of the kernel called `name`."""
     lines = [
         "",
-        f"{record.verdict}  {certificate.name}  family {record.family}",
+        f"{record.verdict}  {name}  family {record.family}",
         f"  case      {record.case}",
         f"  why       {record.reason}",
     ]
@@ -194,7 +200,6 @@ def explain(record: Record, certificate: Certificate, folder: Path) -> str:
         lines.append(f"  bound     {number(f.bound)}{by}")
     if "repeated" in record.metrics:
         lines.append(f"  repeated  a second call gave {record.metrics['repeated']}")
-    lines.append(f"  again     {again(record, certificate, folder)}")
     return "\n".join(lines)
 
 

@@ -58,12 +58,16 @@ class Output:
 class Answer:
     """What one call of a kernel gave back.
 
+    seconds  of the call, by the worker's clock
     alias    what an output shares its memory with (an input, an earlier output), or None
+    device_seconds, peak_bytes   see `verify.stopwatch.Reading`
     """
 
     outputs: tuple[Output, ...]
     seconds: float
     alias: str | None = None
+    device_seconds: float | None = None
+    peak_bytes: int | None = None
 
 
 class Worker:
@@ -150,18 +154,20 @@ class Worker:
         device: str = "cpu",
         layout: str = "contiguous",
         wanted: tuple[str, ...] = (),
+        peak: bool = False,
     ) -> Answer:
         """Call the kernel once.
 
         Shapes      `shapes`: shape and widest format expected of each output; `wanted`: the names
                     of the gradients.
+        `peak`      measure the memory that the call needs (and disturb its time).
         Raises      KernelError for an exception, a crash, a hang, a wrong count, type or shape;
                     IntegrityError where an input was changed.
         """
         request = self._write(inputs, shapes)
         nonce = secrets.token_hex(8)
         request |= {"do": "run", "kernel": kernel, "options": options, "device": device}
-        request |= {"layout": layout, "wanted": wanted}
+        request |= {"layout": layout, "wanted": wanted, "peak": peak}
         request |= {"nonce": nonce, "outputs": len(shapes)}
         request["sizes"] = [_bytes(shape, fmt) for shape, fmt in shapes]
         before = bytes(self._memory()[: request["output_offset"]])
@@ -171,7 +177,13 @@ class Worker:
         if device == "cpu" and bytes(self._memory()[: request["output_offset"]]) != before:
             raise IntegrityError("the kernel changed its inputs")
         outputs = self._outputs(answer, shapes)
-        return Answer(outputs, float(answer["seconds"]), answer["alias"])
+        return Answer(
+            outputs,
+            float(answer["seconds"]),
+            answer["alias"],
+            answer.get("device_seconds"),
+            answer.get("peak_bytes"),
+        )
 
     # -- the arena ---------------------------------------------------------------------------
 

@@ -19,19 +19,19 @@ import platform
 import resource
 import socket
 import sys
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from verify.declaration import ATTRIBUTE, SIGNATURE_FEATURES, Declaration, Registration
 from verify.errors import AttncertError, UnusableError, UsageError
 from verify.operation import ARGUMENTS, BACKWARD, FORWARD
+from verify.stopwatch import timed
 
 KEPT_OUTPUTS = 6
-CLOCK = time.perf_counter  # bound before any kernel could patch it
 # Names that people use for the same arguments; matched by position.
 KNOWN_ALIASES = {
     "query": "q",
@@ -157,9 +157,11 @@ class Loaded:
         if self.differentiated:
             keywords["wanted"] = tuple(request["wanted"])
         poison(request["sizes"], request["device"])
-        started = CLOCK()
-        result = self.function(*positional, **keywords)
-        seconds = CLOCK() - started
+        result, reading = timed(
+            lambda: self.function(*positional, **keywords),
+            request["device"],
+            bool(request.get("peak")),
+        )
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         offset = request["output_offset"]
         answers = []
@@ -172,7 +174,7 @@ class Loaded:
             answers.append(facts)
         alias = self._alias([address(t) for t in tensors.values()], outputs, address)
         return {
-            "outputs": answers, "returned": len(outputs), "seconds": seconds, "alias": alias
+            "outputs": answers, "returned": len(outputs), "alias": alias, **asdict(reading)
         }  # fmt: skip
 
     def _alias(

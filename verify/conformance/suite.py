@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
 
 from verify import families
+from verify.bench import ladder
+from verify.bench.asking import ask_of, opened
+from verify.bench.session import Session
 from verify.campaign import Campaign, certify, planned_cases
 from verify.certificate import Certificate, Record, Skipped
 from verify.certifying import Request, campaign_of, loaded
@@ -21,11 +23,11 @@ from verify.judge import Verdict, worst
 from verify.kernel import Kernel, formats_named
 from verify.pipeline import Bench, examine
 from verify.terminal import explain
-from verify.throughput import ROUNDS, prepared, shapes, timed_case, timing
 from verify.truth import Oracle
 from verify.worker import Worker
 
 SUITE: pytest.StashKey[Suite] = pytest.StashKey()
+TIMED: pytest.StashKey[Session] = pytest.StashKey()
 
 
 @dataclass
@@ -79,41 +81,6 @@ class Suite:
     def certificates(self) -> list[Certificate]:
         return [self.certificate(fmt) for fmt in self.records]
 
-    def timed(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(format, shape) of every timing."""
-        formats = formats_named(self.request.formats, self.kernel)
-        return [(f.name, shape) for f in formats for shape in shapes(self.kernel)]
-
-    def time(self, fmt: str, shape: tuple[int, ...], benchmark: Any) -> None:
-        """Time the kernel with pytest-benchmark and judge the last output."""
-        __tracebackhide__ = True
-        made = format_named(fmt)
-        seconds: list[float] = []
-        around: list[float] = []
-
-        def setup() -> tuple[tuple[Any], dict[str, Any]]:
-            case = timed_case(self.kernel, made, shape, len(seconds))
-            return (prepared(self.kernel, self.bench, case),), {}
-
-        def call(prepared_call: Any) -> None:
-            started = perf_counter()
-            inside = prepared_call()
-            seconds.append(perf_counter() - started)
-            around.append(seconds[-1] - inside)
-
-        benchmark.pedantic(call, setup=setup, rounds=ROUNDS, warmup_rounds=1)
-        last = timed_case(self.kernel, made, shape, len(seconds) - 1)
-        record = examine(last, self.kernel, self.bench)
-        found = timing(self.kernel, made, shape, seconds[1:], around[1:], record.verdict)
-        benchmark.extra_info["attncert"] = {
-            "kernel": self.kernel.name,
-            "format": fmt,
-            "device": self.request.device,
-            "timing": found.to_json(),
-        }
-        if record.verdict is Verdict.FAIL:
-            pytest.fail(explain(record, self.certificate(fmt), Path()), pytrace=False)
-
     def require_evidence(self) -> None:
         """Fail where no case of a format was judged."""
         __tracebackhide__ = True
@@ -153,3 +120,12 @@ def _make(config: pytest.Config) -> Suite:
     atexit.register(worker.close)
     kernel = loaded(worker, name, request)
     return Suite(kernel, request, worker, Bench(Oracle(), worker, request.device))
+
+
+def timed_of(config: pytest.Config) -> Session:
+    """The bench session of the suite's kernel; made on first use, with a worker of its own."""
+    if TIMED not in config.stash:
+        kernel = suite_of(config).kernel.name
+        session = config.stash[TIMED] = opened(ask_of(config, (kernel,), ladder.QUICK))
+        atexit.register(session.close)
+    return config.stash[TIMED]

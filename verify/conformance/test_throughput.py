@@ -1,4 +1,4 @@
-"""Throughput of the kernel, timed by pytest-benchmark; the outputs of timed rounds are judged."""
+"""Throughput of the kernel, timed by pytest-benchmark; outputs of timed rounds are judged."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ import pytest
 
 pytest.importorskip("pytest_benchmark", reason="throughput needs pytest-benchmark")
 
+from verify.bench.pedantic import kernel_clock, time_with
+
 if TYPE_CHECKING:
-    from verify.conformance.suite import Suite
+    from verify.bench.session import Session
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "shape" not in metafunc.fixturenames:
+    if "item" not in metafunc.fixturenames:
         return
-    from verify.conformance.suite import suite_of
+    from verify.conformance.suite import timed_of
 
-    rows = suite_of(metafunc.config).timed()
-    ids = [f"{fmt}-{'x'.join(map(str, shape))}" for fmt, shape in rows]
-    metafunc.parametrize(("fmt", "shape"), rows, ids=ids)
+    items = timed_of(metafunc.config).plan()
+    ids = [f"{item.format.name}-{item.shape.label}" for item in items]
+    metafunc.parametrize("item", items, ids=ids)
 
 
 @pytest.fixture(scope="session")
-def suite(pytestconfig: pytest.Config) -> Suite:
-    from verify.conformance.suite import suite_of
+def timed(pytestconfig: pytest.Config) -> Session:
+    from verify.conformance.suite import timed_of
 
-    return suite_of(pytestconfig)
+    return timed_of(pytestconfig)
 
 
-def test_kernel_throughput(fmt: str, shape: tuple[int, ...], suite: Suite, benchmark: Any) -> None:
-    """Fresh inputs in every round; the last round's output is within the bound."""
-    suite.time(fmt, shape, benchmark)
+@pytest.mark.benchmark(timer=kernel_clock)
+def test_kernel_throughput(item: Any, timed: Session, benchmark: Any) -> None:
+    """Fresh inputs in every round; rows of random rounds are within the bound."""
+    time_with(benchmark, timed, item)
