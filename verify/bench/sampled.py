@@ -18,6 +18,7 @@ from verify.pipeline import Bench, examine
 from verify.worker import Answer, Output
 
 ROWS = 8
+GIVEN = "graded outputs"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def examine_rows(
     label = f"{shape.label}-{place.batch}.{place.head}.{'.'.join(map(str, place.rows))}"
     case = Case("throughput", label, fmt, Operation(kernel.operation), lambda: part)
     ready = Ready(replace(answer, outputs=outputs))
-    return examine(case, kernel, replace(bench, runner=ready, grading=False, bounds={}))
+    given = replace(kernel, way=GIVEN)  # outputs that are there: nothing is called a second time
+    return examine(case, given, replace(bench, runner=ready, grading=False, bounds={}))
 
 
 def of_rows(inputs: Inputs, place: Place) -> Inputs:

@@ -25,7 +25,7 @@ from verify.errors import UsageError
 from verify.formats import Format
 from verify.judge import worst
 from verify.kernel import Kernel, formats_named
-from verify.operation import OperationName
+from verify.operation import FORWARD, OperationName
 from verify.pipeline import Bench
 from verify.truth import Oracle
 from verify.worker import Worker
@@ -107,7 +107,11 @@ class Session:
     def kernels(self) -> dict[str, Kernel]:
         """The kernels, loaded in one worker."""
         request = self.ask.request
-        return {name: loaded(self.worker, name, request) for name in request.kernels}
+        found = {name: loaded(self.worker, name, request) for name in request.kernels}
+        for name, kernel in found.items():
+            if kernel.operation in FORWARD:
+                raise UsageError(f"{name!r} is {kernel.operation}: only forward passes are timed")
+        return found
 
     @cached_property
     def seed(self) -> int:
@@ -209,6 +213,8 @@ class Session:
         traffic = shape.bytes(item.format, kernel.operation)
         count, scatter = len(times.inside), spread(times.inside)
         level, doubts = trust(scatter, busy, self.alone, count)
+        if kernel.way == "command":
+            level, doubts = "poor", [*doubts, "a call includes reading and writing files"]
         problems = self._problems(clocks, item, _conversation(rounds), busy)
         median = statistics.median(times.inside)
         seconds = self.roofline.seconds(shape.flops, traffic, item.format.name)
