@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from verify.errors import UsageError
+from verify.evidence import IN_WORKER
 from verify.operation import Corner
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,7 +110,12 @@ def check_names(names: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Registration:
-    """What `declare` and `kernel` leave on a function."""
+    """What `declare` and `kernel` leave on a function, and what a foreign kernel says of itself.
+
+    claims    the features of a kernel that has no Python signature (None: read the signature)
+    way       by which way its outputs come (`verify.evidence.WAYS`)
+    files     the files that a foreign kernel is made of; version: the one that it tells
+    """
 
     declaration: Declaration
     name: str | None = None
@@ -118,9 +125,13 @@ class Registration:
     summary: str = ""
     factory: bool = False  # the function takes options and returns the kernel
     unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
-    tensors: Literal["torch", "numpy"] = "torch"
+    tensors: Literal["torch", "numpy", "raw"] = "torch"
     expected: Literal["pass", "fail"] = "pass"
     libraries: tuple[str, ...] = ()  # distributions whose versions a certificate records
+    claims: tuple[str, ...] | None = None
+    way: str = IN_WORKER
+    files: tuple[Path, ...] = ()
+    version: str = ""
 
 
 ATTRIBUTE = "__attncert__"

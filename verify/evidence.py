@@ -43,7 +43,7 @@ WAYS = {
         "a function of a shared library, called through ctypes in a process of its own",
         (
             "that the kernel behaves the same when nobody judges it",
-            "that it stays within its buffers: a write beyond them may go unnoticed",
+            "that it stays within its buffers: a write far beyond them may go unnoticed",
             "which source the library was built from: only its bytes are named, by their SHA-256",
         ),
     ),

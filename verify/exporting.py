@@ -159,8 +159,7 @@ def described(case: Case, kernel: Kernel) -> tuple[dict[str, Any], bytes]:
     tensors = dict(_stored(inputs))
     raw = serialised(tensors)
     shapes = zip(("output", "lse"), output_shapes(kernel, operation, inputs), strict=False)
-    names = {"output": kernel.models(case.format).variants[0].output, "lse": "fp32"}
-    wanted = {name: {"format": names[name], "shape": list(shape)} for name, (shape, _) in shapes}
+    wanted = {name: {"format": f.name, "shape": list(shape)} for name, (shape, f) in shapes}
     return {
         "case": case.id,
         "family": case.family,

@@ -159,7 +159,7 @@ def _kernel(grading: Grading, corpus: Corpus, said: dict[str, Any]) -> Kernel:
     }
     name = grading.name or said["kernel"]
     summary = "outputs computed elsewhere"
-    return corpus.kernel(grading.declared, name=name, identity=identity, summary=summary)
+    return corpus.kernel(grading.declared, name=name, identity=identity, summary=summary, way=WAY)
 
 
 def _formats(grading: Grading, corpus: Corpus) -> list[Format]:
@@ -191,7 +191,7 @@ def _campaign(
         command=command_line(),
         warnings=tuple(notes),
         resume=grading.resume,
-        way=WAY,
+        way=kernel.way,
     )
 
 

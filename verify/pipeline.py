@@ -26,7 +26,7 @@ from verify.case import Case, Inputs
 from verify.certificate import Finding, Record
 from verify.errors import InconclusiveError, IntegrityError, KernelError, OracleError
 from verify.evidence import WAYS
-from verify.formats import BINARY32, Format
+from verify.formats import BINARY32, FORMATS, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
 from verify.metrics import error_interval, measure, row_sum_defect
@@ -189,9 +189,9 @@ def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> A
         kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout,
         wanted=wanted,
     )  # fmt: skip
-    expected = kernel.models(_input_format(inputs)).variants[0].output
-    if answer.outputs[0].format.name != expected:
-        raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected}")
+    expected = output_format(kernel, _input_format(inputs))
+    if answer.outputs[0].format is not expected:
+        raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected.name}")
     return answer
 
 
@@ -223,9 +223,10 @@ def output_shapes(
         return [(inputs[name[1:]].shape, inputs[name[1:]].format) for name in names]
     if operation.name != "attention":
         x = inputs["x"]
-        return [(x.shape[:1] if operation.name == "logsumexp" else x.shape, x.format)]
+        shape = x.shape[:1] if operation.name == "logsumexp" else x.shape
+        return [(shape, output_format(kernel, x.format))]
     q, v = inputs["q"], inputs["v"]
-    shapes = [((*q.shape[:3], v.shape[3]), q.format)]
+    shapes = [((*q.shape[:3], v.shape[3]), output_format(kernel, q.format))]
     if "return_lse" in kernel.features:
         shapes.append((q.shape[:3], BINARY32))
     return shapes
@@ -244,6 +245,11 @@ def _limit(
         return bound_of(operation, inputs, models, bench)
 
     return with_mean_rows(limit, empty, operation, inputs, again)
+
+
+def output_format(kernel: Kernel, fmt: Format) -> Format:
+    """The format that the declared arithmetic gives for inputs of a format."""
+    return FORMATS[kernel.models(fmt).variants[0].output]
 
 
 def bound_of(operation: Operation, inputs: Inputs, models: Preset, bench: Bench) -> Bound:

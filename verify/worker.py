@@ -170,6 +170,7 @@ class Worker:
         request |= {"layout": layout, "wanted": wanted, "peak": peak}
         request |= {"nonce": nonce, "outputs": len(shapes)}
         request["sizes"] = [_bytes(shape, fmt) for shape, fmt in shapes]
+        request["shapes"] = [{"shape": list(shape), "format": fmt.name} for shape, fmt in shapes]
         before = bytes(self._memory()[: request["output_offset"]])
         answer = self._request(request, self.seconds)
         if answer.get("nonce") != nonce:

@@ -26,6 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from verify import c_kernel
 from verify.declaration import ATTRIBUTE, SIGNATURE_FEATURES, Declaration, Registration
 from verify.errors import AttncertError, UnusableError, UsageError
 from verify.operation import ARGUMENTS, BACKWARD, FORWARD
@@ -147,6 +148,8 @@ class Loaded:
         memory = arena.view(request["arena"], request["size"])
         if self.registration.tensors == "numpy":
             from verify.tensors_numpy import address, from_memory, poison, to_bytes
+        elif self.registration.tensors == "raw":
+            from verify.tensors_raw import address, from_memory, poison, to_bytes
         else:
             from verify.tensors_torch import address, from_memory, poison, to_bytes
         tensors = {
@@ -156,6 +159,8 @@ class Loaded:
         positional, keywords = _arguments(request, tensors, self.description["operation"])
         if self.differentiated:
             keywords["wanted"] = tuple(request["wanted"])
+        if self.registration.tensors == "raw":
+            keywords["outputs"] = request["shapes"]
         poison(request["sizes"], request["device"])
         result, reading = timed(
             lambda: self.function(*positional, **keywords),
@@ -221,13 +226,18 @@ def _arguments(
 
 
 def load(spec: str, operation: str | None = None, direction: str | None = None) -> Loaded:
-    """A registered kernel, or `package.module:function`, or `path/to/file.py:function`;
+    """A registered kernel, `package.module:function`, `path/to/file.py:function`, or
+    `path/to/kernel.so[:function]`;
     or the gradient of one, by autograd, with the direction `backward`.
 
     Raises      UsageError for what does not exist, UnusableError for what cannot be imported.
     """
     from verify.kernels import find
 
+    if c_kernel.is_library(spec):
+        if direction == "backward":
+            raise UsageError(f"{spec}: a library has no autograd; it can compute no gradient")
+        return Loaded(*c_kernel.load(spec, operation), spec, operation)
     if ":" not in spec.split("[")[0]:
         function, registration = find(spec)
         return Loaded(function, registration, spec, operation, direction)
@@ -296,7 +306,9 @@ def _describe(
     assert isinstance(registration, Registration)
     factory = registration.factory and getattr(function, ATTRIBUTE, None) is registration
     features: list[str] = []
-    if not factory:
+    if registration.claims is not None:
+        features = list(registration.claims)
+    elif not factory:
         found, features = read_signature(function, operation or registration.operation)
         operation = operation or registration.operation or found
     return {
@@ -310,7 +322,10 @@ def _describe(
         "unavailable": registration.unavailable() if registration.unavailable else None,
         "expected": registration.expected,
         "factory": factory,
-        "identity": _identity(function, registration.libraries),
+        "way": registration.way,
+        "identity": _foreign_identity(registration)
+        if registration.files
+        else _identity(function, registration.libraries),
         "environment": environment(),
     }
 
@@ -352,6 +367,19 @@ def _operation_of(names: list[str]) -> str | None:
         if names[: len(arguments)] == arguments:
             return name
     return None
+
+
+def _foreign_identity(registration: Registration) -> dict[str, Any]:
+    """The files that a foreign kernel is made of: the first by name, all in the digest."""
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in registration.files]
+    joined = hashlib.sha256("".join(digests).encode()).hexdigest()
+    identity: dict[str, Any] = {
+        "file": registration.files[0].name,
+        "sha256": digests[0] if len(digests) == 1 else joined,
+    }
+    if len(digests) > 1:
+        identity["files"] = {p.name: d for p, d in zip(registration.files, digests, strict=True)}
+    return identity | ({"version": registration.version} if registration.version else {})
 
 
 def _identity(function: Callable[..., Any], libraries: Sequence[str] = ()) -> dict[str, Any]:
