@@ -8,7 +8,7 @@ import click
 
 
 @click.command("study")
-@click.argument("names", nargs=-1, required=True, type=click.Choice(["papers"]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice(["scaling", "papers"]))
 @click.option(
     "--output",
     "folder",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from verify.report.section import Section
     from verify.studies.document import Document
 
-STUDIES = ("papers",)
+STUDIES = ("scaling", "papers")
 
 
 def run(name: str, *, small: bool = False) -> Document:
