@@ -196,7 +196,7 @@ def certify(
         command=campaign.command,
         isolation=evidence.WAYS[campaign.way].isolation,
         evidence=evidence.statement(campaign.way),
-        expected="unavailable" if kernel.unavailable else kernel.expected,
+        expected="unavailable" if kernel.unavailable else kernel.expected_in(campaign.format),
         selftest=backing.summary(),
         commitment=campaign.commitment,
         warnings=campaign.warnings,

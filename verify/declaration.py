@@ -127,6 +127,7 @@ class Registration:
     unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
     tensors: Literal["torch", "numpy", "raw"] = "torch"
     expected: Literal["pass", "fail"] = "pass"
+    refuted: Mapping[str, str] = field(default_factory=dict)  # formats known to fail: the reason
     libraries: tuple[str, ...] = ()  # distributions whose versions a certificate records
     claims: tuple[str, ...] | None = None
     way: str = IN_WORKER

@@ -7,7 +7,7 @@ user; the function itself is never imported into the process that holds the trut
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verify.arithmetic import ArithmeticModel, Preset, default_preset, preset
@@ -26,6 +26,7 @@ class Kernel:
     identity     file, digest, package and version, for the certificate.
     unavailable  the reason why it cannot run here, or None.
     expected     'fail' for a kernel that is shipped because it must be refuted.
+    refuted      formats in which it is known to be refuted, with the reason.
     way          by which way its outputs come (`verify.evidence.WAYS`).
     """
 
@@ -40,6 +41,7 @@ class Kernel:
     summary: str = ""
     unavailable: str | None = None
     expected: str = "pass"
+    refuted: Mapping[str, str] = field(default_factory=dict)
     way: str = IN_WORKER
 
     @classmethod
@@ -61,6 +63,7 @@ class Kernel:
             summary=data["summary"],
             unavailable=data["unavailable"],
             expected=data["expected"],
+            refuted=dict(data.get("refuted", {})),
             way=data.get("way", IN_WORKER),
         )
 
@@ -81,6 +84,10 @@ class Kernel:
         fields = {"input": fmt.name, "output": fmt.name, "p_format": fmt.name, **declared}
         model = ArithmeticModel.from_json(fields)
         return Preset(model.name or "declared", (model,), "as the kernel declares")
+
+    def expected_in(self, fmt: Format) -> str:
+        """The verdict that the kernel is shipped for in a format: 'pass' or 'fail'."""
+        return "fail" if fmt.name in self.refuted else self.expected
 
     def resolve(self, operation: Operation, d: int | None) -> Operation:
         """The operation that the kernel is asked for: its corner, and the scale that it is passed.

@@ -321,6 +321,7 @@ def _describe(
         "summary": registration.summary or _first_line(function),
         "unavailable": registration.unavailable() if registration.unavailable else None,
         "expected": registration.expected,
+        "refuted": dict(registration.refuted),
         "factory": factory,
         "way": registration.way,
         "identity": _foreign_identity(registration)

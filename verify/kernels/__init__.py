@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +34,7 @@ def kernel(
     tensors: Literal["torch", "numpy"] = "torch",
     factory: bool = False,
     expected: Literal["pass", "fail"] = "pass",
+    refuted: Mapping[str, str] | None = None,
     unavailable: Callable[[], str | None] | None = None,
     libraries: tuple[str, ...] = (),
     **declared: Any,
@@ -43,6 +44,8 @@ def kernel(
     factory      the function takes keyword options and returns the kernel (itself perhaps marked
                  with `declare`); it is then called `name[option=value,...]`.
     expected     'fail' for kernels that are shipped because they must be refuted (naive).
+    refuted      per format the reason, in one sentence, why somebody else's kernel is known to be
+                 refuted in it: a finding, with its reproduction in reports/findings.
     unavailable  returns the reason why the kernel cannot run here, or None.
     libraries    distributions that the kernel runs; a certificate records their versions.
     declared     fields of `Declaration`.
@@ -63,6 +66,7 @@ def kernel(
             unavailable=unavailable,
             tensors=tensors,
             expected=expected,
+            refuted=dict(refuted or {}),
             libraries=libraries,
         )
         setattr(function, ATTRIBUTE, registration)

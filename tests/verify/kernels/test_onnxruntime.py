@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.verify.kernels.certified import refused
 from verify.judge import Verdict
@@ -23,6 +25,9 @@ def kernel(name: str) -> Callable[..., np.ndarray]:
 @pytest.mark.parametrize(
     "name",
     [
+        "onnx-reference-attention",
+        "onnx-reference-softmax",
+        "onnxruntime-group-query-attention",
         "onnxruntime-softmax",
         "onnxruntime-log-softmax",
         "onnxruntime-attention",
@@ -53,3 +58,27 @@ def test_a_removed_key_with_a_high_score_wins_in_binary16(name: str) -> None:
     mask = np.array([[True, False]])
     assert kernel(name)(q, k, v, scale=1.0, mask=mask).item() == 2.0
     assert kernel(name)(q, k[:, :, :1], v[:, :, :1], scale=1.0).item() == 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_last_query_of_unidirectional_attention_sees_every_key(dtype: type) -> None:
+    """The finding: reports/findings/onnxruntime-multi-head-attention.md."""
+    q: Any = np.ones((1, 1, 2, 1), dtype)
+    v: Any = np.array([0, 0, 3], dtype).reshape(1, 1, 3, 1)
+    got = kernel("onnxruntime-multi-head-attention")(q, np.ones_like(v), v, causal=True)
+    assert got.ravel() == pytest.approx([0, 1], abs=1e-3)  # top-left says 0, 0
+    unseen = kernel("onnxruntime-attention")(q, np.ones_like(v), v, causal=True)
+    assert unseen.ravel().tolist() == [0, 0]
+
+
+def test_log_softmax_of_the_reference_is_the_logarithm_of_softmax() -> None:
+    """The finding: reports/findings/onnx-reference-log-softmax.md."""
+    x = torch.tensor([[0.0, -200.0]])
+    assert find("onnx-reference-log-softmax")[0](x).tolist() == [[0.0, float("-inf")]]
+    assert torch.log_softmax(x, -1).tolist() == [[0.0, -200.0]]
+
+
+def test_bfloat16_sums_of_the_reference_stop_at_256() -> None:
+    """What its model rests on: 600 equal entries get 1/256 each."""
+    x = torch.zeros(1, 600, dtype=torch.bfloat16)
+    assert (find("onnx-reference-softmax")[0](x) == 1 / 256).all()
