@@ -42,7 +42,8 @@ class Declaration:
 
     model            a preset name, or fields of an ArithmeticModel as plain data, or per input
                      format a mapping of either; None: the default of the format
-    without          features that it does not claim although its signature would allow them
+    without          features that it does not claim although its signature would allow them; two
+                     joined by a plus sign are not claimed together ("causal+mask")
     corner           the diagonal of `causal` and `window`
     empty_row        what a row without keys gives: '0', 'nan', 'mean' (of V) or 'any'
     empty_lse        the log-sum-exp of such a row: '-inf', 'inf', '0' or 'any'
@@ -101,7 +102,8 @@ def check_names(names: Mapping[str, Any]) -> None:
         raise UsageError(
             f"a kernel cannot declare {unknown[0]!r}; it can: {', '.join(sorted(known))}"
         )
-    extra = sorted(set(names.get("without", ())) - set(FEATURES))
+    words = {word for entry in names.get("without", ()) for word in entry.split("+")}
+    extra = sorted(words - set(FEATURES))
     if extra:
         raise UsageError(
             f"unknown feature {extra[0]!r} in `without`; features: {', '.join(FEATURES)}"

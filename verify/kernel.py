@@ -109,6 +109,9 @@ class Kernel:
             if (need in SIGNATURE_FEATURES and need not in self.features)
             or need in self.declaration.without
         )
+        lacking += [
+            w for w in self.declaration.without if "+" in w and case.needs.issuperset(w.split("+"))
+        ]
         if lacking:
             return f"does not claim {', '.join(lacking)}"
         return self._shape_out_of_scope(case)

@@ -14,15 +14,17 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from verify.case import Case, Plan
+from verify.case import Case, Inputs, Plan
 from verify.certificate import Record
 from verify.errors import IntegrityError, KernelError, UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import FORWARD, direction_of
-from verify.pipeline import Bench
+from verify.pipeline import Bench, Runner, examine
+from verify.worker import Answer
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,41 @@ def as_property(record: Record, name: str, label: str, fmt: Format) -> Record:
     """A record of an ordinary case, told as that of a property."""
     check = f"property:{name}" if record.check == "bound" else record.check
     return replace(record, case=f"{name}/{fmt.name}/{label}", family=name, check=check, grades={})
+
+
+class Listening:
+    """A runner that remembers what it was answered, so that what was judged can be compared."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.answers: list[Answer] = []
+
+    def run(
+        self,
+        kernel: str,
+        inputs: Inputs,
+        options: dict[str, Any],
+        shapes: list[tuple[tuple[int, ...], Format]],
+        *,
+        device: str = "cpu",
+        layout: str = "contiguous",
+        wanted: tuple[str, ...] = (),
+    ) -> Answer:
+        """See `verify.pipeline.Runner`."""
+        self.answers.append(
+            self.runner.run(
+                kernel, inputs, options, shapes, device=device, layout=layout, wanted=wanted
+            )
+        )
+        return self.answers[-1]
+
+
+def heard(case: Case, trial: Trial) -> tuple[Record, Answer | None]:
+    """The record of a case, and the answer that it judged (None: the call failed)."""
+    listening = Listening(trial.bench.runner)
+    bench = replace(trial.bench, runner=listening, grading=False)
+    record = examine(case, trial.kernel, bench)
+    return record, listening.answers[0] if listening.answers else None
 
 
 def always(kernel: Kernel) -> str | None:

@@ -30,8 +30,8 @@ from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.metrics import error_interval
 from verify.operation import Operation
-from verify.pipeline import bound_of, examine, lse_limits, output_limits, run
-from verify.properties import Property, Trial, as_property
+from verify.pipeline import bound_of, examine, lse_limits, output_limits
+from verify.properties import Property, Trial, as_property, heard
 from verify.truth import Truth
 from verify.worker import Answer
 
@@ -148,22 +148,25 @@ def _records(trial: Trial) -> Iterator[Record]:
         parts = [_cut(whole, keys, f"cut-{cut}") for keys in (slice(0, cut), slice(cut, None))]
         if any(kernel.out_of_scope(p) is not None for p in parts):
             continue
-        told = [examine(p, kernel, bench) for p in parts]
-        for side, record in zip(("left", "right"), told, strict=True):
-            yield as_property(record, NAME, f"cut-{cut}-{side}", trial.format)
-        if all(r.verdict in (Verdict.PASS, Verdict.FAIL) for r in told):
+        calls = [heard(p, trial) for p in parts]
+        for side, (told, _) in zip(("left", "right"), calls, strict=True):
+            yield as_property(told, NAME, f"cut-{cut}-{side}", trial.format)
+        if all(told.verdict in (Verdict.PASS, Verdict.FAIL) for told, _ in calls):
             renamed = replace(record, case=f"{NAME}/{trial.format.name}/cut-{cut}-merged")
-            yield _judged(renamed, whole, parts, trial)
+            answers = [answer for _, answer in calls if answer is not None]
+            yield _judged(renamed, whole, parts, answers, trial)
 
 
-def _judged(record: Record, whole: Case, cases: list[Case], trial: Trial) -> Record:
+def _judged(
+    record: Record, whole: Case, cases: list[Case], answers: list[Answer], trial: Trial
+) -> Record:
     """The record of the whole, refuted where the merged parts contradict its truth."""
     kernel, bench = trial.kernel, trial.bench
     parts = []
-    for case in cases:
+    for case, answer in zip(cases, answers, strict=True):
         inputs = case.build()
         operation = kernel.resolve(case.operation, inputs["q"].shape[3])
-        parts.append(_part(run(kernel, operation, inputs, bench), operation, inputs, trial))
+        parts.append(_part(answer, operation, inputs, trial))
     inputs = whole.build()
     operation = kernel.resolve(whole.operation, inputs["q"].shape[3])
     truth = bench.oracle.truth(operation, inputs, kernel.declaration).output

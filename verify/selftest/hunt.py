@@ -21,6 +21,8 @@ from verify.worker import Worker, load_or_explain
 # A long square says nothing about a control that shorter rows do not, and takes minutes to judge.
 LEFT_OUT = ("long_square", "real_minilm")
 STOPS = (Verdict.FAIL, Verdict.INTEGRITY)
+# Properties that refute by a ratio of their own, which is the record's tightness then.
+BY_RATIO = ("property:split_and_merge", "property:equivalent_inputs")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ def margin_lower(record: Record) -> float:
         return float(record.tightness or 0.0)
     found = record.finding
     numeric = record.check == "bound" or record.reason.endswith("beyond the bound")
+    if not numeric and record.check in BY_RATIO:
+        return float(record.tightness or 0.0)
     if not numeric or found is None or found.error is None or found.bound is None:
         return math.inf
     if not found.bound:

@@ -13,6 +13,7 @@ import torch
 from tests.verify.kernels.plain_attention import Sample, U, attention, sample
 from verify.kernels import find, load_all
 from verify.kernels._precision import DTYPES
+from verify.tensors_torch import filled_memory
 
 torch.set_num_threads(1)
 Builder = Callable[[str], Sample]
@@ -48,6 +49,11 @@ def tiles(n: int, hidden: slice) -> torch.Tensor:
     keep = torch.ones(n, dtype=torch.bool)
     keep[hidden] = False
     return keep
+
+
+def stripes(n: int) -> torch.Tensor:
+    """A mask (5, n) with another pattern in every row."""
+    return torch.rand(5, n, generator=torch.Generator().manual_seed(3)) > 0.4
 
 
 def positive(made: Sample, value: float | None = None) -> Sample:
@@ -183,6 +189,13 @@ FAULTS: dict[str, Fault] = {
         lambda f: aligned(f, bias=torch.linspace(-4, 4, 32).expand(5, 32))
     ),
     "ignores-strides": Fault(transposed),
+    "ignores-extra-strides": Fault(
+        lambda f: aligned(f, mask=stripes(64)[:, ::2]), lambda f: aligned(f, mask=stripes(32))
+    ),
+    "option-lost": Fault(
+        lambda f: aligned(f, window=(40, 40), softcap=0.5), lambda f: aligned(f, softcap=0.5)
+    ),
+    "merges-equal-keys": Fault(lambda f: levels(f, [0.0, 2.0], 2)),
     "wrong-kv-head": Fault(
         lambda f: aligned(f, heads=6, kv_heads=2), lambda f: aligned(f, kv_heads=4)
     ),
@@ -205,7 +218,14 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-STATEFUL = {"stale-plan", "previous-output", "never-writes", "batch-dependent", "nondeterministic"}
+STATEFUL = {
+    "stale-plan",
+    "previous-output",
+    "never-writes",
+    "tail-unwritten",
+    "batch-dependent",
+    "nondeterministic",
+}
 
 
 def _answers(spec: str, made: Sample) -> tuple[torch.Tensor, torch.Tensor]:
@@ -264,6 +284,15 @@ def test_every_control_is_shown_at_work() -> None:
     shown = {name.partition("[")[0] for name in FAULTS} | STATEFUL
     controls = {n.removeprefix("control-") for n in load_all() if n.startswith("control-")}
     assert {n for n in controls if not n.endswith("-softmax")} == shown
+
+
+def test_unwritten_tail_shows_what_fresh_memory_is_filled_with() -> None:
+    made = sample("fp32", n_q=19)
+    with filled_memory():
+        found = made.call(find("control-tail-unwritten")[0])
+    assert found[..., 16:, :].isnan().all()
+    right = made.call(find("textbook-attention-online")[0])
+    assert torch.equal(found[..., :16, :], right[..., :16, :])
 
 
 def test_stale_plan_keeps_the_first_scale() -> None:
