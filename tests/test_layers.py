@@ -29,6 +29,7 @@ LAYERS = [
     ["verify.judge", "verify.vectors"],
     [
         "verify.certificate",
+        "verify.timings",
         "verify.backing",
         "verify.kernel",
         "verify.tensors_torch",
@@ -45,7 +46,7 @@ LAYERS = [
     ["verify.campaign"],
     ["verify.certifying", "verify.terminal", "verify.listing", "verify.report"],
     ["verify.exporting"],
-    ["verify.bench"],
+    ["verify.bench", "verify.compare"],
     [
         "verify.reproducing",
         "verify.publishing",

@@ -23,6 +23,8 @@ from verify.operation import Direction, direction_of
 
 SCHEMA_VERSION = 1
 STUDY_SUFFIX = ".study.json"  # what `attncert study` leaves beside certificates
+# Files beside certificates that are none.
+OTHER_SUFFIXES = (STUDY_SUFFIX, ".bench.json")
 
 # Fields that hold numbers, and so may hold the strings 'inf', '-inf' and 'nan' in JSON.
 RECORD_NUMBERS = ("scores", "tightness", "median_tightness", "metrics", "grades", "stages", "notes")
@@ -335,14 +337,14 @@ def plain(value: Any) -> Any:
 
 
 def certificate_files(sources: tuple[Path, ...]) -> list[Path]:
-    """The certificates among files and folders (`*.json`; no dot-files, no studies).
+    """The certificates among files and folders (`*.json`; no dot-files, studies, timings).
 
     Raises      UsageError where there is none.
     """
     files: list[Path] = []
     for source in sources:
         found = sorted(source.glob("*.json")) if source.is_dir() else [source]
-        files += [f for f in found if f.name[0] != "." and not f.name.endswith(STUDY_SUFFIX)]
+        files += [f for f in found if f.name[0] != "." and not f.name.endswith(OTHER_SUFFIXES)]
     if not files:
         raise UsageError(f"no certificate (*.json) in {', '.join(map(str, sources))}")
     return files

@@ -8,12 +8,12 @@ import pytest
 
 from verify.certificate import exit_status
 from verify.errors import AttncertError, IntegrityError
+from verify.timings import EXTRA
 
 if TYPE_CHECKING:
     from verify.bench.session import Item, Session
     from verify.bench.timing import Timing
 
-EXTRA = "attncert"
 _elapsed = 0.0
 
 

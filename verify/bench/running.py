@@ -12,9 +12,10 @@ from pytest_benchmark.session import PerformanceRegression
 from verify.bench.asking import SESSION, opened
 from verify.bench.session import Ask, Session
 from verify.errors import InconclusiveError, UsageError
+from verify.timings import SUFFIX
 
 PERFORMANCE = 6
-FILE = "throughput.bench.json"
+FILE = f"throughput{SUFFIX}"
 # What a user sees of pytest: no header, no cache, no project's options; pytest-benchmark's table.
 QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".")
 WARNINGS = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the plugin is imported already
