@@ -25,10 +25,16 @@ NUMBERS = """
 
 def picture(chart: Chart) -> Markup:
     """The chart as inline SVG with legend and numbers."""
+    caption = f"{chart.title}. {chart.caption}"
     told = "; ".join(_told(line) for line in chart.lines)
     below = render(NUMBERS, legend=legend([i.title for i in chart.lines]), table=numbers(chart))
     return figure(
-        chart.title, chart.caption, told, SIZE, lambda canvas: _paint(canvas, chart), below=below
+        chart.title,
+        caption,
+        told,
+        SIZE,
+        lambda canvas: _paint(canvas, chart),
+        below=below,
     )
 
 
@@ -61,7 +67,7 @@ def _paint(canvas: Figure, chart: Chart) -> None:
     for value, words in chart.levels:
         axes.axhline(value, color=MUTED, linewidth=0.9, linestyle=":")
         axes.annotate(
-            words, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+            words, (0.01, value), xycoords=("axes fraction", "data"), ha="left", va="bottom",
             fontsize=9, color=MUTED,
         )  # fmt: skip
     for index, line in enumerate(chart.lines):

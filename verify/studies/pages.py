@@ -39,7 +39,10 @@ ABOUT = """
 CHARTS = '<div class="charts">{% for c in charts %}{{ c }}{% endfor %}</div>'
 FRAGMENT = """
 <p>{{ part.text }}</p>
-{% if claims %}{{ claims }}{% endif %}
+{% for claim, symbol, css in claims %}
+<p><strong class="verdict {{ css }}">{{ symbol }} {{ claim.judgement.verdict }}</strong>
+{{ claim.says }}</p>
+{% endfor %}
 <div class="charts">{% for chart in charts %}{{ chart }}{% endfor %}</div>
 {% for item in tables %}{{ item }}{% endfor %}
 """
@@ -101,7 +104,7 @@ def _fragment(part: Part) -> Markup:
     return render(
         FRAGMENT,
         part=part,
-        claims=_claims(part.claims) if part.claims else "",
+        claims=[(claim, *SYMBOLS[claim.judgement.verdict]) for claim in part.claims],
         charts=[picture(chart) for chart in part.charts],
         tables=[_table(item) for item in part.tables],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from verify import studies
 from verify.formats import BINARY16
-from verify.studies.document import FALSE, HOLDS, LIMITED, Document, read
+from verify.studies.document import FALSE, HOLDS, LIMITED, NOT_MEASURED, Document, read
 from verify.studies.papers import (
     biased_rounding,
     blanchard_higham,
@@ -36,7 +36,8 @@ def test_papers_every_module_is_a_part_with_claims_and_sourced_figures(document:
         assert part.tables
         for claim in part.claims:
             assert "arXiv" in claim.source or "doi" in claim.source
-            assert any(c.isdigit() for c in claim.judgement.figure)
+            figure, verdict = claim.judgement.figure, claim.judgement.verdict
+            assert any(c.isdigit() for c in figure) == (verdict != NOT_MEASURED)
 
 
 def test_papers_files_are_complete_and_read_back(document: Document, tmp_path: Path) -> None:
@@ -68,7 +69,11 @@ M3 = flash_attention_3.Measured(
 def test_flash_attention_3_needs_figures_near_the_paper_and_in_its_order() -> None:
     """The paper's own figures give a pass; a worse flash kernel, or no gain in FP8, does not."""
     assert flash_attention_3.judge_half(M3).verdict == LIMITED
-    assert flash_attention_3.judge_eight(M3).verdict == HOLDS
+    found = flash_attention_3.judge_eight(M3)
+    assert found.verdict == LIMITED
+    assert "block quantisation gains nothing" in found.limits
+    helps = dict(M3.unrounded) | {"FP8 without block quantisation": 1.3e-2}
+    assert flash_attention_3.judge_eight(replace(M3, unrounded=helps)).verdict == HOLDS
     worse = dict(M3.unrounded) | {"FlashAttention-2 fp16": 4e-4}
     assert flash_attention_3.judge_half(replace(M3, unrounded=worse)).verdict == FALSE
     alone = replace(M3, stored=dict(M3.stored) | {"FlashAttention-2 fp16": 1.9e-4})

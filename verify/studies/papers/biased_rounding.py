@@ -146,8 +146,8 @@ def part(*, small: bool = False) -> Part:
     )
     columns = ("inputs and kernel", "mean error (ulp)", "z", "RMSE, stored", "RMSE, unrounded")
     note = (
-        f"{count} rows of {n} keys, d_v = {d_v}, one tile. The paper tells of training runs and "
-        "gives no figure of a single call to compare with."
+        f"{count} rows of {n} keys, d_v = {d_v}, one tile. The paper tells of training runs, "
+        "which are not here, and we have no figure of its own for a single call."
     )
     return Part(
         name="biased_rounding",

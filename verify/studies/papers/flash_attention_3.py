@@ -142,9 +142,10 @@ def judge_eight(m: Measured) -> Judgement:
     if base < 1.5 * best or turn < 1.2 * best:
         return Judgement(FALSE, figure)
     off = [n for n in PAPER if "FP8" in n and not _near(found[n], PAPER[n])]
-    if off:
-        return Judgement(LIMITED, figure, f"beyond a factor of {FACTOR}: {', '.join(off)}")
-    return Judgement(HOLDS, figure)
+    limits = [f"beyond a factor of {FACTOR}: {', '.join(off)}"] if off else []
+    if block < 1.1 * best:
+        limits.append("all of it is incoherent processing: block quantisation gains nothing here")
+    return Judgement(LIMITED, figure, "; ".join(limits)) if limits else Judgement(HOLDS, figure)
 
 
 def _near(ours: float, theirs: float) -> bool:

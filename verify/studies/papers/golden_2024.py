@@ -13,6 +13,7 @@ from verify.studies.document import (
     FALSE,
     HOLDS,
     LIMITED,
+    NOT_MEASURED,
     Chart,
     Claim,
     Judgement,
@@ -157,6 +158,12 @@ def part(*, small: bool = False) -> Part:
                 "smaller with larger tiles.",
                 SOURCE,
                 judge_trends(table, tiles),
+            ),
+            Claim(
+                "In training, flash attention moves the weights 2 to 5 times less than low "
+                "precision does.",
+                SOURCE,
+                Judgement(NOT_MEASURED, "no figure", "it needs training runs, which are not here"),
             ),
         ),
         charts=(

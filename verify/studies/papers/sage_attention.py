@@ -142,7 +142,8 @@ def part(*, small: bool = False) -> Part:
     note = (
         f"n = {n}, d = {d}, {n_q} queries; n is inferred from the paper's ratio of RMSE to "
         "relative L1 (not stated). T: one scale per token of Q and K; B: one per block of 128; "
-        "v: P and V in int8 as well. RMSE of vT and vB: no confirmed figure. Real heads: 32 "
+        "v: P and V in int8 as well. RMSE of vT and vB: no confirmed figure. Tables 2 to 5 "
+        "are averages over layers of Llama2-7B and Unidiffuser, which are not here. Real heads: 32 "
         "tokens, 4 heads of each layer."
     )
     return Part(

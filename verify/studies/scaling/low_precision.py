@@ -18,10 +18,10 @@ def judge(grid: Grid) -> Judgement:
     d = grid.widest
     plain, scaled = grid.points[d, 1, False].formats, grid.points[d, 1, True].formats
     figure = (
-        f"d = {d}, growth 1, entries of the scores' gradient that are 0 though the truth is not: "
+        f"d = {d}, growth 1: share of the scores' gradient that is 0 though the truth is not, "
+        "without the scale (with it): "
         + ", ".join(
-            f"{fmt} {100 * plain[fmt].zeros:.2g} % without the scale and "
-            f"{100 * scaled[fmt].zeros:.2g} % with it"
+            f"{fmt} {100 * plain[fmt].zeros:.2g} % ({100 * scaled[fmt].zeros:.2g} %)"
             for fmt in FORMATS
         )
     )
@@ -31,7 +31,7 @@ def judge(grid: Grid) -> Judgement:
         return Judgement(HOLDS, figure)
     limits = (
         "zeros are not the larger error: what is lost is small, and over all entries fp16 errs by "
-        f"{plain['fp16'].errors['scores']:.2g} of the norm, bf16, which keeps them, by "
+        f"{plain['fp16'].errors['scores']:.2g} of the norm, bf16, which keeps more of them, by "
         f"{plain['bf16'].errors['scores']:.2g}"
     )
     return Judgement(LIMITED, figure, limits)

@@ -44,7 +44,7 @@ def judge(variances: Variances, real: Sequence[float]) -> Judgement:
     limits = (
         "for independent entries of variance 1, as at the start of training. Queries that are g "
         "times larger give a variance of g^2, and in a trained model (MiniLM, d = 32) it is "
-        f"{min(real):.2g} to {max(real):.2g}, depending on the head"
+        f"{min(real):.3g} to {max(real):.3g}, depending on the head"
     )
     return Judgement(LIMITED, figure, limits)
 
@@ -92,13 +92,12 @@ def part(grid: Grid, *, small: bool = False) -> Part:
         charts=(
             Chart(
                 "Variance of the scores",
-                f"Exact variance of {MANY} x {MANY} scores of normal q and k. The level line is 1.",
+                f"Exact variance of {MANY} x {MANY} scores. Without the scale it is d.",
                 "head dimension d",
                 "variance",
                 lines,
                 x_base=2,
                 y_base=10,
-                levels=((1.0, "1"),),
             ),
         ),
         tables=(

@@ -9,6 +9,7 @@ from verify.studies.scaling.unit_variance import SOURCE
 
 ORDER = 30
 FLOOR = 1e-60
+NOTE = "Exact values, rounded to three digits; 0 stands for what lies below 1e-308."
 NAMES = {"scores": "scores", "q": "Q", "k": "K"}
 
 
@@ -109,13 +110,13 @@ def part(grid: Grid, *, small: bool = False) -> Part:
         ),
         claims=(
             Claim(
-                "Where softmax saturates, its gradients become extremely small.",
+                "Without the scale, gradients vanish: those of a saturated softmax are tiny.",
                 SOURCE,
                 judge(grid),
             ),
         ),
         charts=tuple(charts),
-        tables=(Table("Norms of true gradients", ("point", *columns), rows),),
+        tables=(Table("Norms of true gradients", ("point", *columns), rows, NOTE),),
     )
 
 
