@@ -43,6 +43,7 @@ LAYERS = [
     ["verify.in_process", "verify.returned"],
     ["verify.pipeline"],
     ["verify.properties"],
+    ["verify.waivers", "verify.declared_file"],
     ["verify.campaign"],
     ["verify.certifying", "verify.terminal", "verify.listing", "verify.report"],
     ["verify.exporting"],

@@ -38,6 +38,7 @@ from verify.kernel import Kernel
 from verify.operation import direction_of
 from verify.pipeline import Bench, examine
 from verify.properties import Trial, try_all
+from verify.waivers import Waiver, applied
 
 Progress = Callable[[int, int, Record], None]
 
@@ -49,6 +50,7 @@ class Campaign:
     only      the families to run (None: all)
     command   the command line that asked for it, for the certificate
     commitment   the hash of a blind seed, told before the kernel was called
+    waivers   what is waived for this kernel
     way       by which way the outputs come, a key of `verify.evidence.WAYS`
     """
 
@@ -62,6 +64,7 @@ class Campaign:
     warnings: tuple[str, ...] = ()
     resume: bool = False
     way: str = evidence.IN_WORKER
+    waivers: tuple[Waiver, ...] = ()
     commitment: str | None = None
 
     @property
@@ -163,6 +166,8 @@ def certify(
 ) -> Certificate:
     """Draw up the certificate of what was run, out of `planned` cases."""
     verdict = overall(records, planned, len(skipped))
+    waived = applied(campaign.waivers, records)
+    missing = len(records) + len(skipped) != planned
     kernel = campaign.kernel
     models = kernel.models(campaign.format)
     return Certificate(
@@ -184,7 +189,7 @@ def certify(
             "variants": [m.to_json() for m in models.variants],
         },
         verdict=verdict,
-        exit_status=exit_status(verdict, records),
+        exit_status=exit_status(verdict, records, waived, missing),
         grade=overall_grade(campaign.format, records),
         planned=planned,
         records=records,
@@ -199,6 +204,7 @@ def certify(
         expected="unavailable" if kernel.unavailable else kernel.expected_in(campaign.format),
         selftest=backing.summary(),
         commitment=campaign.commitment,
+        waivers=waived,
         warnings=campaign.warnings,
     )
 

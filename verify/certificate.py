@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
@@ -22,6 +22,9 @@ from verify.judge import Verdict, worst
 from verify.operation import Direction, direction_of
 
 SCHEMA_VERSION = 1
+
+# What a waiver can take out of the exit status; a failed integrity check is none of it.
+WAIVABLE = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
 STUDY_SUFFIX = ".study.json"  # what `attncert study` leaves beside certificates
 # Files beside certificates that are none.
 OTHER_SUFFIXES = (STUDY_SUFFIX, ".bench.json")
@@ -133,6 +136,7 @@ class Certificate:
     selftest      summary of the selftest that backs the judge, or None
     evidence      by which way the outputs came, and what that way cannot prove; None in
                   certificates of before it was recorded
+    waivers       what `verify.waivers.applied` says of each waiver; they change no verdict
     commitment    hash of a seed that was drawn after the kernel was loaded, told before it ran
     exit_status   what `attncert certify` ends with for this certificate
     """
@@ -159,6 +163,7 @@ class Certificate:
     expected: str = "pass"
     selftest: Mapping[str, Any] | None = None
     commitment: str | None = None
+    waivers: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     throughput: tuple[Mapping[str, Any], ...] = ()
     schema: int = SCHEMA_VERSION
@@ -193,12 +198,26 @@ class Certificate:
         values["records"] = tuple(Record.from_json(r) for r in values["records"])
         values["skipped"] = tuple(Skipped(**_known(Skipped, s)) for s in values["skipped"])
         values["warnings"] = tuple(values.get("warnings", ()))
+        values["waivers"] = tuple(values.get("waivers", ()))
         values["throughput"] = tuple(values.get("throughput", ()))
         return cls(**values)
 
 
-def exit_status(verdict: Verdict, records: tuple[Record, ...]) -> int:
-    """0 certified, 1 wrong numerics, 3 integrity, 4 inconclusive, 5 the kernel is unusable."""
+def exit_status(
+    verdict: Verdict,
+    records: tuple[Record, ...],
+    waivers: tuple[Mapping[str, Any], ...] = (),
+    missing: bool = False,
+) -> int:
+    """0 certified, 1 wrong numerics, 3 integrity, 4 inconclusive, 5 the kernel is unusable.
+
+    A case that is waived does not count; `missing`: planned cases were not accounted for.
+    """
+    waived = waived_cases(waivers)
+    if waived:
+        kept = tuple(r for r in records if r.case not in waived or r.verdict not in WAIVABLE)
+        rest = worst((*(r.verdict for r in kept), *([Verdict.INCONCLUSIVE] if missing else [])))
+        return exit_status(rest, kept) if kept else 4
     if verdict is Verdict.ERROR and not any(r.verdict is Verdict.PASS for r in records):
         return 5
     return {
@@ -209,6 +228,11 @@ def exit_status(verdict: Verdict, records: tuple[Record, ...]) -> int:
         Verdict.OUT_OF_SCOPE: 4,
         Verdict.PASS: 0,
     }[verdict]
+
+
+def waived_cases(waivers: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The cases that some waiver in use covers."""
+    return frozenset(case for waiver in waivers for case in waiver["cases"])
 
 
 def overall(records: tuple[Record, ...], planned: int, skipped: int) -> Verdict:
@@ -240,7 +264,8 @@ def recheck(certificate: Certificate) -> list[str]:
     verdict = overall(certificate.records, certificate.planned, len(certificate.skipped))
     if verdict is not certificate.verdict:
         wrong.append(f"the verdict is {certificate.verdict}, its records say {verdict}")
-    if certificate.exit_status != exit_status(verdict, certificate.records):
+    told = (verdict, certificate.records, certificate.waivers, accounted != certificate.planned)
+    if certificate.exit_status != exit_status(*told):
         wrong.append(f"the exit status {certificate.exit_status} does not follow from the verdict")
     return wrong
 

@@ -14,12 +14,14 @@ from verify import families
 from verify.campaign import Campaign, command_line, execute, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Record, commitment
+from verify.declared_file import DeclaredKernel
 from verify.errors import UnusableError, UsageError
 from verify.formats import Format
 from verify.in_process import InProcess
 from verify.kernel import Kernel, formats_named
 from verify.pipeline import Bench
 from verify.truth import Oracle
+from verify.waivers import Waiver
 from verify.worker import Worker, load_or_explain
 
 DirectionWanted = Literal["forward", "backward", "both"]
@@ -34,6 +36,7 @@ class Request:
     function     a kernel that no other process can import (a closure): it runs in this process
     in_process   run any kernel in this process, for debugging
     threads      OpenMP and BLAS threads of the kernel's process (0: as the environment says)
+    waivers      what is waived, for every kernel of the request
     blind        draw a fresh seed after a kernel is loaded, and commit to it before it runs
     """
 
@@ -54,6 +57,7 @@ class Request:
     in_process: bool = False
     blind: bool = False
     function: Callable[..., Any] | None = None
+    waivers: tuple[Waiver, ...] = ()
 
 
 class Listener(Protocol):
@@ -74,6 +78,18 @@ class Silence:
     def progress(self, done: int, total: int, record: Record) -> None: ...
 
     def finished(self, certificate: Certificate) -> None: ...
+
+
+def declared(request: Request, entry: DeclaredKernel) -> Request:
+    """The request for a kernel of a file; what the request itself says comes first."""
+    return replace(
+        request,
+        kernels=(entry.kernel,),
+        formats=request.formats if request.formats != "all" else ",".join(entry.formats) or "all",
+        operation=request.operation or entry.operation,
+        declared={**entry.declared, **request.declared},
+        waivers=entry.waivers,
+    )
 
 
 def certify_all(request: Request, listener: Listener | None = None) -> list[Certificate]:
@@ -163,6 +179,7 @@ def campaign_of(
         command=command_line(),
         warnings=_warnings(kernel, request),
         resume=request.resume,
+        waivers=request.waivers,
         commitment=commitment(request.seed) if request.blind else None,
         way="in-process" if request.in_process or request.function else kernel.way,
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from verify.errors import UsageError
 from verify.evidence import IN_WORKER
@@ -87,11 +89,13 @@ class Declaration:
         for key in ("without", "d"):
             if key in values:
                 values[key] = tuple(values[key])
+        check_values(values)
         return cls(**values)
 
     def but(self, **changes: Any) -> Declaration:
         """This declaration with some fields replaced."""
         check_names(changes)
+        check_values(changes)
         return replace(self, **changes)
 
 
@@ -108,6 +112,39 @@ def check_names(names: Mapping[str, Any]) -> None:
         raise UsageError(
             f"unknown feature {extra[0]!r} in `without`; features: {', '.join(FEATURES)}"
         )
+
+
+def check_values(values: Mapping[str, Any]) -> None:
+    """Raises UsageError for a word that a field does not know, and for a value of another type."""
+    for name, value in values.items():
+        words, kinds = _allowed()[name]
+        if words and value not in words and not (value is None and type(None) in kinds):
+            known = ", ".join(map(repr, words))
+            raise UsageError(f"{name} cannot be {value!r}; it can be {known}")
+        if not words and bool in kinds and not isinstance(value, bool):
+            raise UsageError(f"{name} must be true or false, not {value!r}")
+        if not words and kinds <= {int, float, type(None)} and _is_no_number(value, kinds):
+            raise UsageError(f"{name} must be a number, not {value!r}")
+    d = values.get("d", (1, 1))
+    if not isinstance(d, tuple) or len(d) != 2 or not all(isinstance(n, int) for n in d):
+        raise UsageError(f"d must be the smallest and the largest of its values, not {d!r}")
+
+
+def _is_no_number(value: Any, kinds: set[Any]) -> bool:
+    if value is None:
+        return type(None) not in kinds
+    return isinstance(value, bool) or not isinstance(value, (int, float))
+
+
+@cache
+def _allowed() -> dict[str, tuple[tuple[Any, ...], set[Any]]]:
+    """For each field the words that it knows (none: any), and the types that it has."""
+    found = {}
+    for name, hint in get_type_hints(Declaration).items():
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        words = tuple(w for p in parts if get_origin(p) is Literal for w in get_args(p))
+        found[name] = (words, {p for p in parts if get_origin(p) is not Literal})
+    return found
 
 
 @dataclass(frozen=True)
@@ -152,6 +189,7 @@ def declare(
     Raises     UsageError for a field that does not exist.
     """
     check_names(declared)
+    check_values(declared)
 
     def mark(function: F) -> F:
         registration = Registration(Declaration(**declared), operation=operation, tensors=tensors)  # type: ignore[arg-type]
@@ -172,9 +210,14 @@ def from_words(model: str | None, declared: tuple[str, ...]) -> dict[str, Any]:
             values[key.strip()] = json.loads(text)
         except ValueError:
             values[key.strip()] = text.strip()
+    for key in values.keys() & _allowed().keys():  # lse_base=2 means the word '2'
+        if _allowed()[key][0] and not isinstance(values[key], str) and values[key] is not None:
+            values[key] = str(values[key])
     for key in ("without", "d"):
         if isinstance(values.get(key), str):
             values[key] = tuple(values[key].split(","))
         elif isinstance(values.get(key), list):
             values[key] = tuple(values[key])
+    if "d" in values and all(str(size).strip().isdigit() for size in values["d"]):
+        values["d"] = tuple(int(size) for size in values["d"])
     return values

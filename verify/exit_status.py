@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from verify.certificate import Certificate
+from verify.waivers import Waiver, problems
 
 
 def report_unexpected(certificates: list[Certificate]) -> int:
@@ -15,6 +18,16 @@ def report_unexpected(certificates: list[Certificate]) -> int:
     if not any(c.records for c in certificates):
         return 4
     return 1 if unexpected else 0
+
+
+def report_waivers(
+    waivers: Sequence[Waiver], certificates: list[Certificate], *, complete: bool
+) -> int:
+    """Name the waivers that have ended or are not needed; how many there are."""
+    found = problems(waivers, certificates, complete=complete)
+    for text in found:
+        click.echo(f"attncert: {text}", err=True)
+    return len(found)
 
 
 def as_expected(certificate: Certificate) -> bool:

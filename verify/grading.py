@@ -36,6 +36,7 @@ from verify.pipeline import Bench, examine
 from verify.returned import Returned, outputs_digest, read_answers
 from verify.tensor_files import sha256
 from verify.truth import Oracle
+from verify.waivers import Waiver
 
 WAY = "graded outputs"
 
@@ -54,6 +55,7 @@ class Grading:
     formats: str = "all"
     name: str = ""
     device: str = ""
+    waivers: tuple[Waiver, ...] = ()
     folder: Path | None = None
     resume: bool = False
 
@@ -191,6 +193,7 @@ def _campaign(
         command=command_line(),
         warnings=tuple(notes),
         resume=grading.resume,
+        waivers=grading.waivers,
         way=kernel.way,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from verify.backing import NONE
 from verify.campaign import Campaign, file_stem
-from verify.certificate import Certificate, Record, plain
+from verify.certificate import Certificate, Record, plain, waived_cases
 from verify.evidence import IN_WORKER
 from verify.judge import Verdict
 
@@ -132,6 +132,8 @@ def line(certificate: Certificate) -> str:
     grade = f"grade {certificate.grade.letter}" if certificate.grade else "no grade"
     way = (certificate.evidence or {}).get("way", IN_WORKER)
     told = "" if way == IN_WORKER else f"; evidence: {way}"
+    waived = len(waived_cases(certificate.waivers))
+    told += f"; {waived} waived" if waived else ""
     return (
         f"{MARKS[certificate.verdict]:<15} {certificate.name:<44} "
         f"model {certificate.model['name']}, {grade}, tightness {tightness(certificate)}; "
@@ -175,8 +177,12 @@ def explanations(certificate: Certificate, folder: Path) -> list[str]:
 
 def explain(record: Record, certificate: Certificate, folder: Path) -> str:
     """One case in full."""
-    text = described(record, certificate.name)
-    return f"{text}\n  again     {again(record, certificate, folder)}"
+    lines = [described(record, certificate.name)]
+    for waiver in certificate.waivers:
+        if record.case in waiver["cases"]:
+            told = f"{waiver['reason']} ({waiver['owner']}, until {waiver['expires']})"
+            lines.append(f"  waived    {told}")
+    return "\n".join([*lines, f"  again     {again(record, certificate, folder)}"])
 
 
 def described(record: Record, name: str) -> str:
@@ -244,6 +250,7 @@ def summary(certificate: Certificate, folder: Path) -> dict[str, Any]:
                 "planned": certificate.planned,
                 "skipped": len(certificate.skipped),
                 "not_passed": [[r.case, r.verdict.value, r.reason] for r in failing],
+                "waived": sorted(waived_cases(certificate.waivers)),
                 "certificate": str(folder / f"{stem}.json"),
             }
         )

@@ -116,7 +116,7 @@ def test_report_is_written_from_certificates(refuted: tuple[Path, str, int]) -> 
         (["certify", f"{MISBEHAVING}:stable", "--declare", "no=1"], 2, "cannot declare 'no'"),
         (["certify", f"{MISBEHAVING}:stable", "--device", "tpu"], 2, "does not claim device 'tpu'"),
         (["certify", f"{MISBEHAVING}:stable", "--output", "/proc/nowhere"], 2, "cannot write to"),
-        (["certify"], 2, "Missing argument"),
+        (["certify"], 2, "no KERNEL is given, and . has neither attncert.toml nor"),
         (["report", "nowhere"], 7, "cannot read nowhere"),
         (["recheck", str(ROOT / "pyproject.toml")], 7, "is not JSON"),
     ],

@@ -14,7 +14,13 @@ DEFAULT_OUTPUT = "out/attncert"
 
 
 @click.command("certify")
-@click.argument("kernels", nargs=-1, required=True, metavar="KERNEL...")
+@click.argument("kernels", nargs=-1, metavar="[KERNEL...]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="attncert.toml or pyproject.toml.  [default, without KERNEL: the one in this folder]",
+)
 @click.option(
     "--dtype",
     "formats",
@@ -94,12 +100,48 @@ DEFAULT_OUTPUT = "out/attncert"
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(**options: Any) -> None:
-    """Certify kernels: run every family, judge against the bound, write certificates."""
-    from verify.certifying import Request, certify_all
-    from verify.declaration import from_words
-    from verify.exit_status import status_of
+    """Certify kernels: run every family, judge against the bound, write certificates.
 
-    request = Request(
+    Without KERNEL, those that attncert.toml or [tool.attncert] in pyproject.toml declares.
+    """
+    from verify.certifying import certify_all
+    from verify.exit_status import report_waivers, status_of
+    from verify.terminal import Terminal
+
+    certificates, faults = [], 0
+    with Terminal(as_json=options["as_json"], quiet=options["quiet"]) as terminal:
+        for request in _requests(options):
+            found = certify_all(request, terminal)
+            certificates += found
+            faults += report_waivers(request.waivers, found, complete=_complete(options))
+    terminal.summary(certificates, options["folder"])
+    sys.exit(status_of(certificates) or (1 if faults else 0))
+
+
+def _complete(options: dict[str, Any]) -> bool:
+    """Whether every case of a kernel is run, so that a waiver without a case is a mistake."""
+    narrowed = options["only"] or options["direction"] or options["formats"] != "all"
+    return not narrowed and options["profile"] != "smoke"
+
+
+def _requests(options: dict[str, Any]) -> list[Any]:
+    """One request for the kernels that are named, or one for each kernel of the file."""
+    from verify import declared_file
+    from verify.certifying import declared
+
+    request = _request(options)
+    path = options["config"]
+    if path is None and request.kernels:
+        return [request]
+    path = path or declared_file.find(Path())
+    return [declared(request, entry) for entry in declared_file.chosen(path, request.kernels)]
+
+
+def _request(options: dict[str, Any]) -> Any:
+    from verify.certifying import Request
+    from verify.declaration import from_words
+
+    return Request(
         kernels=options["kernels"],
         formats=options["formats"],
         device=options["device"],
@@ -117,9 +159,3 @@ def command(**options: Any) -> None:
         in_process=options["in_process"],
         blind=options["blind"],
     )
-    from verify.terminal import Terminal
-
-    with Terminal(as_json=options["as_json"], quiet=options["quiet"]) as terminal:
-        certificates = certify_all(request, terminal)
-    terminal.summary(certificates, options["folder"])
-    sys.exit(status_of(certificates))

@@ -26,6 +26,12 @@ import click
     help="Any other declaration, such as corner=top-left or without=return_lse.",
 )
 @click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="attncert.toml or pyproject.toml that declares the kernel, with its waivers.",
+)
+@click.option(
     "--output",
     "folder",
     default="out/attncert",
@@ -42,14 +48,18 @@ def command(corpus: Path, outputs: Path, **options: Any) -> None:
     OUTPUTS holds outputs.json, which names the corpus, and one safetensors file for each case.
     """
     from verify.declaration import from_words
-    from verify.exit_status import status_of
+    from verify.declared_file import the_one
+    from verify.exit_status import report_waivers, status_of
     from verify.grading import Grading, count_missing, grade_all
     from verify.terminal import Terminal
 
+    entry = the_one(options["config"], options["name"]) if options["config"] else None
+    declared = from_words(options["model"], options["declared"])
     grading = Grading(
         corpus=corpus,
         outputs=outputs,
-        declared=from_words(options["model"], options["declared"]),
+        declared={**entry.declared, **declared} if entry else declared,
+        waivers=entry.waivers if entry else (),
         formats=options["formats"],
         name=options["name"],
         device=options["device"],
@@ -62,4 +72,5 @@ def command(corpus: Path, outputs: Path, **options: Any) -> None:
     missing = count_missing(certificates)
     if missing:
         click.echo(f"attncert: {missing} cases have no outputs; see the certificates", err=True)
-    sys.exit(status_of(certificates))
+    faults = report_waivers(grading.waivers, certificates, complete=False)
+    sys.exit(status_of(certificates) or (1 if faults else 0))

@@ -109,6 +109,8 @@ def file_name(certificate: Certificate) -> str:
 
 def reproduce(certificate: Certificate, case: str) -> str:
     """The command that runs one case again, in the folder of the certificates."""
+    if certificate.isolation == "computed elsewhere":
+        return certificate.command
     return f"attncert reproduce {quoted(file_name(certificate))}#{quoted(case)}"
 
 
