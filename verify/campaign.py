@@ -178,6 +178,7 @@ def certify(
             "declaration": kernel.declaration.to_json(),
             "identity": dict(kernel.identity),
             "summary": kernel.summary,
+            **_known(kernel, campaign.format),
         },
         format=campaign.format.name,
         device=campaign.device,
@@ -207,6 +208,11 @@ def certify(
         waivers=waived,
         warnings=campaign.warnings,
     )
+
+
+def _known(kernel: Kernel, fmt: Format) -> dict[str, str]:
+    """Why the kernel is known to be refuted in a format, where it is."""
+    return {"refuted": kernel.refuted[fmt.name]} if fmt.name in kernel.refuted else {}
 
 
 def overall_grade(fmt: Format, records: Iterable[Record]) -> Grade | None:

@@ -16,8 +16,9 @@ from typing import Any
 
 from verify.campaign import Campaign, certify, prepare_folder
 from verify.case import Profile
-from verify.certificate import Certificate, Skipped, write
+from verify.certificate import Certificate, Skipped, write, write_atomically
 from verify.certifying import Listener, Request, Silence, certify_all
+from verify.errors import UsageError
 from verify.formats import format_named
 from verify.kernel import Kernel
 from verify.operation import OPERATIONS
@@ -36,19 +37,34 @@ def publish(
     *,
     profile: Profile = "standard",
     kernels: Sequence[str] | None = None,
+    library: str | None = None,
+    formats: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
     processes: int = 0,
 ) -> tuple[list[Certificate], list[Path]]:
     """Certificates of the shipped kernels (or of those named), and the files of the report.
 
+    library     the adapters of this library instead of the kernels of this project's main report
+    formats     only these formats; only: only these families (a certificate lists what it left out)
     processes   formats are certified side by side in as many processes (0: one for each core); they
                 share neither truths nor bounds, so nothing is computed twice.
     """
     prepare_folder(folder)
     with Worker() as worker:
         described = worker.list_kernels()
-    wanted = [k for k in described if _published(k, kernels)]
+    wanted = [k for k in described if _published(k, kernels, library)]
+    if not wanted:
+        raise UsageError(
+            f"no shipped kernel is one of {', '.join(kernels or [library or ''])}; "
+            "see `attncert list kernels`"
+        )
     certificates = [_unavailable(k, folder) for k in wanted if k["unavailable"]]
-    requests = _requests([k for k in wanted if not k["unavailable"]], folder, profile)
+    ready = [k for k in wanted if not k["unavailable"]]
+    requests = [
+        replace(r, only=tuple(only) if only else None)
+        for r in _requests(ready, folder, profile)
+        if not formats or r.formats in formats
+    ]
     certificates += _run(requests, listener, processes or os.cpu_count() or 1)
     return certificates, write_report(certificates, folder)
 
@@ -106,10 +122,17 @@ class Announcer(Silence):
         print(line(certificate), flush=True)
 
 
-def _published(description: dict[str, Any], kernels: Sequence[str] | None) -> bool:
+def _published(
+    description: dict[str, Any], kernels: Sequence[str] | None, library: str | None
+) -> bool:
+    """Whether a kernel is asked for; adapters of other libraries only by name or by library."""
+    if kernels is not None and description["name"] not in kernels:
+        return False
+    if library is not None:
+        return library in description["libraries"][:1]
     if kernels is not None:
-        return description["name"] in kernels
-    return not description["name"].startswith(NOT_PUBLISHED)
+        return True
+    return not description["libraries"] and not description["name"].startswith(NOT_PUBLISHED)
 
 
 def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
@@ -122,3 +145,16 @@ def _unavailable(description: dict[str, Any], folder: Path) -> Certificate:
     stem = campaign.stem
     write(certificate, folder / f"{stem}.json")
     return certificate
+
+
+PAGES = ("report.md", "report.html", "summary.json")
+LARGEST_PAGE = 1_500_000  # bytes; a page beyond that stays beside the certificates
+
+
+def copied(files: Sequence[Path], pages: Path) -> list[Path]:
+    """Copy the report's pages to a folder that holds no certificates; returns what was written."""
+    prepare_folder(pages)
+    chosen = [f for f in files if f.name in PAGES and f.stat().st_size <= LARGEST_PAGE]
+    for file in chosen:
+        write_atomically(pages / file.name, file.read_text(encoding="utf-8"))
+    return [pages / file.name for file in chosen]

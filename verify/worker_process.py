@@ -333,6 +333,7 @@ def _describe(
         "unavailable": registration.unavailable() if registration.unavailable else None,
         "expected": registration.expected,
         "refuted": dict(registration.refuted),
+        "libraries": list(registration.libraries),
         "factory": factory,
         "way": registration.way,
         "identity": _foreign_identity(registration)

@@ -19,20 +19,56 @@ import click
     default="standard",
     show_default=True,
 )
+@click.option("--library", metavar="NAME", help="The adapters of another library, such as jax.")
+@click.option(
+    "--pages",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Copy report.md, report.html and summary.json here: the report without its certificates.",
+)
+@click.option("--dtype", "formats", metavar="LIST", help="Only these formats: fp16,bf16,fp32.")
+@click.option("--family", "only", multiple=True, metavar="NAME", help="Only these families.")
+@click.option(
+    "--processes",
+    default=0,
+    type=click.IntRange(0),
+    help="Formats certified side by side (0: one for each core).",
+)
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only these kernels.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-def command(folder: Path, profile: Any, kernels: tuple[str, ...], quiet: bool) -> None:
+def command(
+    folder: Path,
+    profile: Any,
+    library: str | None,
+    pages: Path | None,
+    formats: str | None,
+    only: tuple[str, ...],
+    processes: int,
+    kernels: tuple[str, ...],
+    quiet: bool,
+) -> None:
     """Certify every shipped kernel in every format on every device here, and write the report.
 
     Exits 0 when every verdict is the one that the kernel is shipped for: the naive kernels must be
-    refuted, the others certified.
+    refuted, the others certified.  Adapters of other libraries are published one library at a time.
     """
     from verify.exit_status import report_unexpected
+    from verify.publishing import copied
     from verify.publishing import publish as run
     from verify.terminal import Terminal
 
     with Terminal(quiet=quiet) as terminal:
-        certificates, files = run(folder, terminal, profile=profile, kernels=kernels or None)
+        certificates, files = run(
+            folder,
+            terminal,
+            profile=profile,
+            kernels=kernels or None,
+            library=library,
+            formats=formats.split(",") if formats else None,
+            only=only or None,
+            processes=processes,
+        )
+    if pages:
+        files += copied(files, pages)
     for path in files:
         click.echo(path)
     sys.exit(report_unexpected(certificates))

@@ -142,6 +142,7 @@ def uncompiled() -> str | None:
     model={name: eager_model(name) for name in DTYPES},
     masked_nonfinite="leaks",
     without=("empty",),
+    libraries=("torch",),
     source=SOURCE,
 )
 def eager(
@@ -174,6 +175,7 @@ def eager(
     masked_nonfinite="leaks",
     without=("empty",),
     unavailable=uncompiled,
+    libraries=("torch",),
     source=SOURCE,
 )
 def compiled(

@@ -100,6 +100,7 @@ def attend(
     empty_row="nan",
     masked_nonfinite="leaks",
     without=("d_v", "gqa", "empty", "nonfinite"),
+    libraries=("torch",),
     source=SOURCE,
 )
 def with_weights(
@@ -118,6 +119,7 @@ def with_weights(
     corner="top-left",
     masked_nonfinite="leaks",
     without=("d_v", "gqa", "empty", "nonfinite"),
+    libraries=("torch",),
     source=SOURCE,
 )
 def without_weights(

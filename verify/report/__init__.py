@@ -65,13 +65,13 @@ SECTIONS: Mapping[str, Section] = _Sections()
 def write_report(
     certificates: Sequence[Certificate], folder: Path, more: Mapping[str, Section] | None = None
 ) -> list[Path]:
-    """Write report.html, report.md, results.csv and junit.xml, each whole or not at all.
+    """Write report.html and .md, results.csv, junit.xml and summary.json, each whole or not at all.
 
     more        sections beside those of this package, by name
     Returns     the paths written; equal certificates give equal bytes, in whatever order they come.
     Raises      ReportError after everything was written, where a section could not be drawn.
     """
-    from verify.report import facts, junit, markdown, page, results_csv
+    from verify.report import facts, junit, markdown, page, results_csv, summary_json
 
     ordered = facts.arranged(certificates)
     found = {**SECTIONS, **(more or {})}
@@ -82,6 +82,7 @@ def write_report(
         "report.md": summary,
         "results.csv": results_csv.csv_text(ordered),
         "junit.xml": junit.junit(ordered),
+        "summary.json": summary_json.json_text(ordered),
     }
     for file, text in texts.items():
         write_atomically(folder / file, text)

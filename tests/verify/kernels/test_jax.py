@@ -31,3 +31,28 @@ def test_log_sum_exp_has_the_precision_of_its_input() -> None:
     k = torch.full((1, 1, 2, 1), 2048.0, dtype=torch.float16)
     _, lse = find("jax-dot-product-attention")[0](q, k, k, scale=1.0, return_lse=True)
     assert lse.item() == 2048.0
+
+
+@pytest.mark.parametrize("fmt", ["bf16", "fp32"])
+def test_pallas_kernels_are_certified_in_the_interpreter(fmt: str) -> None:
+    families = ("standard_normal", "seed_case", "equal_scores")
+    assert refused("jax-pallas-mha", fmt, families) == (Verdict.PASS, [])
+    assert refused("jax-pallas-softmax", fmt, families) == (Verdict.PASS, [])
+
+
+def test_pallas_mha_reads_past_the_last_key_where_causal_has_more_queries() -> None:
+    """The finding: reports/findings/jax-pallas-mha.md (the interpreter fills with NaN)."""
+    pytest.importorskip("jax")
+    q, k = torch.ones(1, 1, 32, 16), torch.ones(1, 1, 16, 16)
+    got = find("jax-pallas-mha")[0](q, k, k, scale=0.25, causal=True)
+    assert got[0, 0, :16].isfinite().all()
+    assert got[0, 0, 16:].isnan().all()
+
+
+def test_attention_under_jit_refuses_binary16_on_a_cpu() -> None:
+    """The finding: reports/findings/jax-dot-product-attention.md; eager calls fall back."""
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.ones((1, 4, 1, 8), "float16")
+    assert jax.nn.dot_product_attention(x, x, x).shape == x.shape
+    with pytest.raises(Exception, match="F16_F16_F32"):
+        jax.jit(jax.nn.dot_product_attention)(x, x, x)

@@ -112,7 +112,9 @@ def test_equal_certificates_give_equal_bytes_in_any_order(tmp_path: Path) -> Non
 
 def test_the_paths_written_are_returned_and_no_temporary_file_stays(tmp_path: Path) -> None:
     paths = write_report([certificate()], tmp_path)
-    assert [p.name for p in paths] == ["report.html", "report.md", "results.csv", "junit.xml"]
+    assert [p.name for p in paths] == [
+        *("report.html", "report.md", "results.csv", "junit.xml", "summary.json")
+    ]
     assert set(tmp_path.iterdir()) == set(paths)
 
 

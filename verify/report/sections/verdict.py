@@ -46,14 +46,19 @@ def headline(certificates: Sequence[Certificate]) -> tuple[bool, str, str]:
         return False, "Nothing is certified", "No certificate was given."
     surprises = [c for c in certificates if not facts.as_expected(c)]
     counts = Counter(facts.status(c).word for c in certificates)
-    meant = sum(c.expected == "fail" for c in certificates)
+    found = sum("refuted" in c.kernel for c in certificates)
+    meant = sum(c.expected == "fail" for c in certificates) - found
     told = ", ".join(f"{n} {w}" for w, n in counts.most_common())
     detail = f"{plural(len(certificates), 'certificate')} (a kernel in a format): {told}."
     if meant:
         detail += f" {meant} of them {'is' if meant == 1 else 'are'} shipped to be refuted."
+    if found:
+        detail += f" Known findings among them: {found}."
     if surprises:
         some = plural(len(surprises), "verdict is", "verdicts are")
         return False, f"{some} not as expected", detail
+    if found:
+        return True, "Every kernel is certified but for known findings", detail
     if meant == len(certificates):
         return True, "Every kernel is refuted, as it must be", detail
     if meant:
@@ -110,7 +115,7 @@ def _verdicts(certificates: Sequence[Certificate]) -> Cell:
     grade = f", grade {chosen.grade.letter}" if chosen.grade and status.css == "pass" else ""
     mark = "" if facts.as_expected(chosen) else " (unexpected)"
     if chosen.expected == "fail" and facts.as_expected(chosen):
-        mark = " (as it must)"
+        mark = " (a known finding)" if "refuted" in chosen.kernel else " (as it must)"
     return Cell(f"{status.symbol} {status.word}{grade}{mark}", status.word, f"verdict {status.css}")
 
 
@@ -120,6 +125,8 @@ def _why(certificates: Sequence[Certificate]) -> str:
         return str(certificates[0].kernel.get("summary", ""))
     order = list(Verdict)
     chosen = min(troubled, key=lambda c: order.index(c.verdict))
+    if "refuted" in chosen.kernel:
+        return f"{chosen.format}, {chosen.kernel['refuted']}"
     return f"{chosen.format}, {cause(chosen)}"
 
 
