@@ -67,7 +67,7 @@ class Record:
     check      which check decided: 'bound', 'finite', 'class', or 'property:<name>'
     scores     (smallest, largest) finite score of the case
     tightness  largest observed error / bound; grades: the same under each reference contract
-    counts     elements, judged, failed, inconclusive, flagged, vacuous, suspect
+    counts     elements, judged, failed, inconclusive, flagged, unspecified, vacuous, suspect
     stages     share of each stage in the bound, at the finding
     sample     (value, truth) of every element, where the output has few
     """

@@ -121,6 +121,7 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
         "failed": int(fail.sum()),
         "inconclusive": int(undecided.sum()),
         "flagged": int(((limits.flagged | limits.ignored) & ~wrong_class).sum()),
+        "unspecified": int((limits.ignored & ~wrong_class).sum()),
         "vacuous": int(vacuous.sum()),
         "suspect": int((numeric & ~beyond & (error.lower > limits.probable)).sum()),
     }

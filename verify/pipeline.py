@@ -564,10 +564,17 @@ def _reason(verdict: Verdict, judgement: Judgement, output: str) -> str:
     if verdict is Verdict.INCONCLUSIVE:
         return f"{output}: the enclosure of {counts['inconclusive']} elements contains the bound"
     if verdict is Verdict.OUT_OF_SCOPE:
-        return (
-            "vacuous: the bound exceeds the signal" if judgement.vacuous else "overflow permitted"
-        )
+        return _out_of_scope(judgement)
     return ""
+
+
+def _out_of_scope(judgement: Judgement) -> str:
+    """Why nothing of a case was judged."""
+    if judgement.vacuous:
+        return "vacuous: the bound exceeds the signal"
+    if judgement.counts["unspecified"] == judgement.counts["flagged"]:
+        return "the kernel declares nothing about these rows: anything is accepted"
+    return "overflow permitted"
 
 
 def _add(counts: list[dict[str, int]]) -> dict[str, int]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from references.enclosure import FINITE, NAN, POSITIVE_INFINITY, Enclosure
+from verify import pipeline
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.metrics import error_interval
 
@@ -85,6 +86,16 @@ def test_what_the_kernel_declares_nothing_about_is_ignored() -> None:
     for value in (np.nan, np.inf, 5.0):
         found = verdict([value], enclosure([1.0]), 0.1, ignored=True)
         assert found.verdict is Verdict.OUT_OF_SCOPE
+
+
+def test_reason_tells_what_is_not_declared_from_what_overflows() -> None:
+    """Rows without a declaration are not called an overflow."""
+    truth = enclosure([1.0])
+    free = verdict([np.nan], truth, 1.0, ignored=True)
+    over = verdict([np.inf], truth, 1.0, flagged=True, excused=True)
+    assert free.counts["unspecified"] == free.counts["flagged"] == 1
+    assert "declares nothing" in pipeline._out_of_scope(free)
+    assert pipeline._out_of_scope(over) == "overflow permitted"
 
 
 def test_bound_above_the_signal_is_vacuous_not_a_pass() -> None:
