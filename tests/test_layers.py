@@ -48,6 +48,7 @@ LAYERS = [
     ["verify.certifying", "verify.terminal", "verify.listing", "verify.report"],
     ["verify.exporting"],
     ["verify.bench", "verify.compare"],
+    ["verify.history"],
     [
         "verify.reproducing",
         "verify.publishing",

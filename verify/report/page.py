@@ -10,6 +10,7 @@ from verify.report.section import Section
 from verify.report.template import asset, render_file
 from verify.report.words import plural
 
+TITLE = "How accurate are these kernels?"
 LEAD = (
     "Each kernel was run on inputs chosen to break it. Its error against certified truth is "
     "compared with a bound that is proved from the arithmetic that the kernel declares."
@@ -27,15 +28,18 @@ class Part:
 
 
 def page(
-    certificates: Sequence[Certificate], sections: Mapping[str, Section]
+    certificates: Sequence[Certificate],
+    sections: Mapping[str, Section],
+    title: str = TITLE,
+    lead: str = LEAD,
 ) -> tuple[str, dict[str, Exception]]:
     """The page, and what the sections raised."""
     problems: dict[str, Exception] = {}
     parts = [_part(name, s, certificates, problems) for name, s in sections.items()]
     html = render_file(
         "page.jinja",
-        title="How accurate are these kernels?",
-        lead=LEAD,
+        title=title,
+        lead=lead,
         parts=[part for part in parts if part.html or part.problem],
         count=plural(len(certificates), "certificate"),
         style=asset("page.css"),
