@@ -31,6 +31,7 @@ LAYERS = [
         "verify.certificate",
         "verify.timings",
         "verify.backing",
+        "verify.sources",
         "verify.kernel",
         "verify.tensors_torch",
         "verify.autograd",

@@ -31,13 +31,14 @@ from verify.certificate import (
     write,
     write_atomically,
 )
-from verify.errors import UsageError
+from verify.errors import IntegrityError, UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import direction_of
 from verify.pipeline import Bench, examine
 from verify.properties import Trial, try_all
+from verify.sources import Guard
 from verify.waivers import Waiver, applied
 
 Progress = Callable[[int, int, Record], None]
@@ -125,13 +126,20 @@ def planned_cases(campaign: Campaign) -> tuple[list[Case], list[Skipped]]:
 
 
 def execute(
-    campaign: Campaign, bench: Bench, folder: Path | None, progress: Progress | None = None
+    campaign: Campaign,
+    bench: Bench,
+    folder: Path | None,
+    progress: Progress | None = None,
+    guard: Guard | None = None,
 ) -> Certificate:
     """Run a campaign; with a folder, journal it there, and certify it.
 
+    guard       the judge's files as they were before the kernel was loaded
     Special     a campaign without a case gives an INCONCLUSIVE certificate.
+    Raises      IntegrityError where somebody changed the judge's files, or the journal.
     """
     started = time.perf_counter()
+    guard = guard or Guard()
     cases, skipped = planned_cases(campaign)
     path = folder / f"{campaign.stem}.jsonl" if folder else None
     journal = Journal(path, campaign.identity(), resume=campaign.resume) if path else None
@@ -150,6 +158,9 @@ def execute(
     planned = len(cases) + len(skipped) + len(structural)
     seconds = time.perf_counter() - started
     everything = (*records, *structural)
+    guard.require_unchanged(campaign.kernel.name)
+    if journal:
+        journal.require_untouched(campaign.kernel.name)
     certificate = certify(campaign, everything, tuple(skipped), planned, bench, seconds)
     if folder:
         write(certificate, folder / f"{campaign.stem}.json")
@@ -268,16 +279,28 @@ class Journal:
         self.path = path
         self._known = self._read(identity) if resume else {}
         lines = [{"journal": identity}, *(plain(asdict(r)) for r in self._known.values())]
-        write_atomically(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+        self._written = hashlib.sha256(text.encode())
+        write_atomically(path, text)
 
     def records(self) -> dict[str, Record]:
         """Records by case id that an earlier, interrupted run left."""
         return dict(self._known)
 
     def append(self, record: Record) -> None:
-        line = json.dumps(plain(asdict(record)), allow_nan=False)
+        line = json.dumps(plain(asdict(record)), allow_nan=False) + "\n"
+        self._written.update(line.encode())
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(line)
+
+    def require_untouched(self, kernel: str) -> None:
+        """Raises IntegrityError where the file does not hold exactly what was written here."""
+        found = self.path.read_bytes() if self.path.is_file() else b""
+        if hashlib.sha256(found).digest() != self._written.digest():
+            raise IntegrityError(
+                f"the journal {self.path} was changed while {kernel} ran: this run proves nothing; "
+                "give each run an output folder of its own"
+            )
 
     def _read(self, identity: str) -> dict[str, Record]:
         """Nothing where there is no journal of this very campaign to continue."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from threadpoolctl import threadpool_limits
 
-from verify import families
+from verify import families, properties
 from verify.campaign import Campaign, command_line, execute, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Record, commitment
@@ -20,6 +20,7 @@ from verify.formats import Format
 from verify.in_process import InProcess
 from verify.kernel import Kernel, formats_named
 from verify.pipeline import Bench
+from verify.sources import Guard
 from verify.truth import Oracle
 from verify.waivers import Waiver
 from verify.worker import Worker, load_or_explain
@@ -113,6 +114,7 @@ def _certify(request: Request, listener: Listener) -> list[Certificate]:
     folder = prepare_folder(request.folder) if request.folder else None
     certificates = []
     oracle = Oracle()
+    guard = _prepared()
     with worker_for(request) as worker:
         bench = Bench(oracle, worker, request.device)
         for name, turned in _turned(request):
@@ -122,10 +124,19 @@ def _certify(request: Request, listener: Listener) -> list[Certificate]:
             for fmt in formats_named(request.formats, kernel):
                 campaign = campaign_of(kernel, fmt, seeded)
                 listener.starting(campaign)
-                certificate = execute(campaign, bench, folder, listener.progress)
+                certificate = execute(campaign, bench, folder, listener.progress, guard)
                 listener.finished(certificate)
                 certificates.append(certificate)
     return certificates
+
+
+def _prepared() -> Guard:
+    """Import what is imported by name, and remember our files, before any kernel can write."""
+    for name in families.names():
+        families.family(name)
+    for name in properties.names():
+        properties.property_named(name)
+    return Guard()
 
 
 def _turned(request: Request) -> list[tuple[str, Request]]:

@@ -19,8 +19,6 @@ def from_memory(
         return plain
     if layout == "expanded":
         return _expanded(plain)
-    if layout == "filled":
-        return plain
     if layout == "transposed":
         first, second = (1, 2) if plain.ndim == 4 else (0, 1)
         return np.ascontiguousarray(plain.swapaxes(first, second)).swapaxes(first, second)

@@ -219,6 +219,8 @@ def _fresh_memory(tensors: str, layout: str) -> AbstractContextManager[None]:
 def _layout(request: dict[str, Any], name: str) -> str:
     """How a tensor lies in memory; `extras-...` is about masks, biases and sinks only."""
     layout = str(request["layout"])
+    if layout == "filled":
+        return "contiguous"
     if not layout.startswith("extras-"):
         return layout
     plain = any(name in arguments for arguments in ARGUMENTS.values())
