@@ -46,6 +46,7 @@ class Declaration:
                      format a mapping of either; None: the default of the format
     without          features that it does not claim although its signature would allow them; two
                      joined by a plus sign are not claimed together ("causal+mask")
+    requires         features that every call must use, such as 'causal'
     corner           the diagonal of `causal` and `window`
     empty_row        what a row without keys gives: '0', 'nan', 'mean' (of V) or 'any'
     empty_lse        the log-sum-exp of such a row: '-inf', 'inf', '0' or 'any'
@@ -61,6 +62,7 @@ class Declaration:
 
     model: str | Mapping[str, Any] | None = None
     without: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     corner: Corner = "bottom-right"
     empty_row: Literal["0", "nan", "mean", "any"] | None = None
     empty_lse: Literal["-inf", "inf", "0", "any"] = "-inf"
@@ -78,7 +80,7 @@ class Declaration:
 
     def to_json(self) -> dict[str, Any]:
         plain = asdict(self)
-        plain["without"] = list(self.without)
+        plain["without"], plain["requires"] = list(self.without), list(self.requires)
         plain["d"] = list(self.d)
         return plain
 
@@ -86,7 +88,7 @@ class Declaration:
     def from_json(cls, data: Mapping[str, Any]) -> Declaration:
         check_names(data)
         values = dict(data)
-        for key in ("without", "d"):
+        for key in ("without", "requires", "d"):
             if key in values:
                 values[key] = tuple(values[key])
         check_values(values)
@@ -106,12 +108,13 @@ def check_names(names: Mapping[str, Any]) -> None:
         raise UsageError(
             f"a kernel cannot declare {unknown[0]!r}; it can: {', '.join(sorted(known))}"
         )
-    words = {word for entry in names.get("without", ()) for word in entry.split("+")}
-    extra = sorted(words - set(FEATURES))
-    if extra:
-        raise UsageError(
-            f"unknown feature {extra[0]!r} in `without`; features: {', '.join(FEATURES)}"
-        )
+    for key in ("without", "requires"):
+        words = {word for entry in names.get(key, ()) for word in entry.split("+")}
+        extra = sorted(words - set(FEATURES))
+        if extra:
+            raise UsageError(
+                f"unknown feature {extra[0]!r} in `{key}`; features: {', '.join(FEATURES)}"
+            )
 
 
 def check_values(values: Mapping[str, Any]) -> None:
@@ -213,7 +216,7 @@ def from_words(model: str | None, declared: tuple[str, ...]) -> dict[str, Any]:
     for key in values.keys() & _allowed().keys():  # lse_base=2 means the word '2'
         if _allowed()[key][0] and not isinstance(values[key], str) and values[key] is not None:
             values[key] = str(values[key])
-    for key in ("without", "d"):
+    for key in ("without", "requires", "d"):
         if isinstance(values.get(key), str):
             values[key] = tuple(values[key].split(","))
         elif isinstance(values.get(key), list):

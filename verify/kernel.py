@@ -114,6 +114,9 @@ class Kernel:
         ]
         if lacking:
             return f"does not claim {', '.join(lacking)}"
+        unused = sorted(set(self.declaration.requires) - set(case.needs))
+        if unused:
+            return f"claims calls with {', '.join(unused)} only"
         return self._shape_out_of_scope(case)
 
     def _shape_out_of_scope(self, case: Case) -> str | None:

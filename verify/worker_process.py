@@ -452,9 +452,18 @@ def limit_memory(limit_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
 
+def interpret_triton() -> None:
+    """Without a GPU, Triton kernels run under its interpreter; triton reads this when imported."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
 def start(descriptor: int, limit_bytes: int) -> None:
     """Entry point: `descriptor` is our end of the socket; stdout goes to stderr."""
     os.dup2(2, 1)
     limit_memory(limit_bytes)
+    interpret_triton()
     with socket.socket(fileno=descriptor) as connection:
         main(connection)

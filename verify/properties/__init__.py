@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from verify.case import Case, Inputs, Plan
@@ -22,7 +23,7 @@ from verify.errors import IntegrityError, KernelError, UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
-from verify.operation import FORWARD, direction_of
+from verify.operation import FORWARD, Operation, direction_of
 from verify.pipeline import Bench, Runner, examine
 from verify.worker import Answer
 
@@ -140,7 +141,8 @@ def always(kernel: Kernel) -> str | None:
 
 
 def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
-    """A plain case with all axes distinct that every kernel claims (d_v = d, n_q = n_k)."""
+    """A plain case with all axes distinct that every kernel claims (d_v = d, n_q = n_k); causal
+    where the kernel claims causal calls only."""
     from verify.case import Axes
     from verify.families._values import normal_qkv
 
@@ -149,7 +151,10 @@ def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
     if trial.kernel.operation != "attention":
         return trial.plan.rows("properties", label, (6, 160), lambda d: 3.0 * d.normal((6, 160)))
     axes = Axes(n_q=48 + 16 * shift, n_k=48 + 16 * shift, d=64, batch=2, heads=3)
-    return trial.plan.attention("properties", label, axes, lambda d: normal_qkv(axes, d))
+    causal = "causal" in trial.kernel.declaration.requires
+    operation = Operation("attention", causal=causal)
+    recipe = partial(normal_qkv, axes)
+    return trial.plan.attention("properties", label, axes, recipe, operation=operation)
 
 
 def _small_gradient(trial: Trial, label: str, shift: int) -> Case:

@@ -34,12 +34,14 @@ def _others(trial: Trial) -> Iterator[tuple[str, Case]]:
     if trial.kernel.operation != "attention":
         return
     plain = partial(normal_qkv, AXES)
+    always_causal = "causal" in trial.kernel.declaration.requires
     for name, need, operation in (
         ("scale", "scale", Operation("attention", scale=0.375)),
         ("causal", "causal", Operation("attention", causal=True)),
         ("softcap", "softcap", Operation("attention", softcap=2.0)),
     ):
         if need in features:
+            operation = replace(operation, causal=operation.causal or always_causal)
             yield name, plan.attention("properties", "first", AXES, plain, operation=operation)
     if "mask" in features:
         yield "mask", plan.attention("properties", "mask", AXES, _masked, extras=("mask",))
