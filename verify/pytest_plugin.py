@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 REPORT_OPTION = "--attncert-report"
 KERNEL_OPTION = "--kernel"
 CERTIFICATES: pytest.StashKey[list[Certificate]] = pytest.StashKey()
+MADE_IN: pytest.StashKey[dict[str, list[Certificate]]] = pytest.StashKey()
+LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +73,8 @@ def _add_bench_options(group: Any) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CERTIFICATES] = []
+    config.stash[MADE_IN] = {}
+    config.stash[LEFT_OUT] = []
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -123,6 +127,7 @@ def certify(request: pytest.FixtureRequest) -> Callable[..., Certificate]:
         )
         certificates = certify_all(asked)
         config.stash[CERTIFICATES] += certificates
+        config.stash[MADE_IN].setdefault(request.node.nodeid, []).extend(certificates)
         for certificate in certificates:
             require(certificate)
         return certificates[0]
@@ -160,9 +165,12 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     folder = session.config.getoption(REPORT_OPTION)
     if folder is None or hasattr(session.config, "workerinput"):
         return
-    from verify.session_report import write_session_report
+    from verify.session_report import benchmarked, write_session_report
 
-    write_session_report(session.config, certificates_of(session.config), Path(folder))
+    config = session.config
+    timings = benchmarked(config, config.stash[MADE_IN])
+    left_out = write_session_report(timings, certificates_of(config), Path(folder))
+    config.stash[LEFT_OUT] = left_out
 
 
 def certificates_of(config: pytest.Config) -> list[Certificate]:
@@ -188,3 +196,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     folder = config.getoption(REPORT_OPTION)
     if folder:
         terminalreporter.line(f"report: {Path(folder) / 'report.html'}")
+    for name in config.stash[LEFT_OUT]:
+        terminalreporter.line(
+            f"timed, but not in the report: {name} (its extra_info names no certified kernel)"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,42 @@ def test_conformance_suite_runs_on_a_users_kernel_and_writes_the_report(
     assert "softmax_stable.py" in page
     certificate = next((inside.path / "out").glob("*.json")).read_text()
     assert "seconds_median" in certificate
+
+
+def test_a_benchmark_in_a_users_own_suite_is_in_the_report(inside: pytest.Pytester) -> None:
+    """In the test that certifies the kernel, or by extra_info; any other is told, not dropped."""
+    inside.makepyfile(
+        test_mine=f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import softmax_stable, torch
+
+        x = torch.ones(4, 8, dtype=torch.float16)
+
+        def test_same_test(certify, benchmark):
+            certify(softmax_stable.softmax, dtype="fp16", families=("seed_case",))
+            benchmark.pedantic(softmax_stable.softmax, (x,), rounds=4)
+
+        def test_named(benchmark):
+            benchmark.extra_info["kernel"] = softmax_stable.__file__ + ":softmax"
+            benchmark.extra_info["dtype"] = "fp16"
+            benchmark.pedantic(softmax_stable.softmax, (x,), rounds=3)
+
+        def test_stranger(benchmark):
+            benchmark.pedantic(len, ("",), rounds=3)
+        """
+    )
+    result = inside.runpytest_subprocess(*plugin(inside), *QUIET, "--attncert-report=out")
+    result.assert_outcomes(passed=3)
+    (path,) = (p for p in (inside.path / "out").glob("softmax_stable*.json"))
+    timings = json.loads(path.read_text())["throughput"]
+    assert [(t["label"], t["rounds"]) for t in timings] == [
+        ("test_same_test", 4),
+        ("test_named", 3),
+    ]
+    assert timings[0]["seconds_median"] > 0
+    assert "test_same_test" in (inside.path / "out" / "report.html").read_text()
+    result.stdout.fnmatch_lines(["*not in the report: test_stranger*"])
 
 
 def test_conformance_suite_fails_on_a_wrong_kernel(inside: pytest.Pytester) -> None:

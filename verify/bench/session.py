@@ -212,12 +212,12 @@ class Session:
         ratios = [r / t for r, t in zip(reference.inside, times.inside, strict=False)]
         traffic = shape.bytes(item.format, kernel.operation)
         count, scatter = len(times.inside), spread(times.inside)
-        level, doubts = trust(scatter, busy, self.alone, count)
+        median = statistics.median(times.inside)
+        share = self.roofline.seconds(shape.flops, traffic, item.format.name) / median
+        level, doubts = trust(scatter, busy, self.alone, count, share)
         if kernel.way == "command":
             level, doubts = "poor", [*doubts, "a call includes reading and writing files"]
         problems = self._problems(clocks, item, _conversation(rounds), busy)
-        median = statistics.median(times.inside)
-        seconds = self.roofline.seconds(shape.flops, traffic, item.format.name)
         return Timing(
             label=shape.label,
             shape=shape.sizes,
@@ -229,7 +229,7 @@ class Session:
             flops=shape.flops,
             bytes=traffic,
             tokens=shape.tokens,
-            roofline_share=seconds / median,
+            roofline_share=share,
             verdict=worst(r.verdict for r in records).value,
             device_seconds=statistics.median(times.device) if times.device else None,
             peak_bytes=rounds.peak_bytes,

@@ -75,8 +75,15 @@ def spread(values: Sequence[float]) -> float:
     return (third - first) / statistics.median(values)
 
 
-def trust(scatter: float, busy: float | None, alone: bool, rounds: int) -> tuple[str, list[str]]:
-    """How much a time is to be trusted, and why it is not 'good'."""
+def trust(
+    scatter: float, busy: float | None, alone: bool, rounds: int, share: float
+) -> tuple[str, list[str]]:
+    """How much a time is to be trusted, and why it is not 'good'.
+
+    scatter, busy    spread of the rounds, and cores that others kept busy (None: not known)
+    alone            whether no other bench ran
+    share            of the roofline; a kernel cannot be above it unless it was measured too low
+    """
     doubts = []
     level = _level(scatter, SPREAD)
     if level != "good":
@@ -87,6 +94,9 @@ def trust(scatter: float, busy: float | None, alone: bool, rounds: int) -> tuple
     elif _level(busy, BUSY) != "good":
         level = _worse(level, _level(busy, BUSY))
         doubts.append(f"other processes kept {busy:.1f} cores busy")
+    if share > 1:
+        level = _worse(level, "fair")
+        doubts.append(f"{share:.0%} of the roofline: the measurement of that was disturbed")
     if not alone:
         level = "poor"
         doubts.append("another bench ran beside it")

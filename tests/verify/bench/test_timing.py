@@ -12,15 +12,16 @@ from verify.bench.timing import spread, trust
 
 
 def test_quiet_and_steady_is_good_and_each_disturbance_is_named() -> None:
-    assert trust(0.01, 0.0, True, 9) == ("good", [])
+    assert trust(0.01, 0.0, True, 9, 0.5) == ("good", [])
     for arguments, level, word in (
-        ((0.1, 0.0, True, 9), "fair", "scatter"),
-        ((0.5, 0.0, True, 9), "poor", "scatter"),
-        ((0.01, 0.5, True, 9), "fair", "busy"),
-        ((0.01, 2.0, True, 9), "poor", "busy"),
-        ((0.01, None, True, 9), "fair", "cannot be read"),
-        ((0.01, 0.0, False, 9), "poor", "another bench"),
-        ((0.01, 0.0, True, 3), "fair", "3 rounds"),
+        ((0.1, 0.0, True, 9, 0.5), "fair", "scatter"),
+        ((0.5, 0.0, True, 9, 0.5), "poor", "scatter"),
+        ((0.01, 0.5, True, 9, 0.5), "fair", "busy"),
+        ((0.01, 2.0, True, 9, 0.5), "poor", "busy"),
+        ((0.01, None, True, 9, 0.5), "fair", "cannot be read"),
+        ((0.01, 0.0, False, 9, 0.5), "poor", "another bench"),
+        ((0.01, 0.0, True, 3, 0.5), "fair", "3 rounds"),
+        ((0.01, 0.0, True, 9, 1.2), "fair", "120% of the roofline"),
     ):
         found, doubts = trust(*arguments)
         assert found == level
