@@ -39,7 +39,7 @@ LAYERS = [
         "verify.tensors_raw",
     ],
     ["verify.kernels", "verify.controls"],
-    ["verify.c_kernel"],
+    ["verify.c_kernel", "verify.command_kernel"],
     ["verify.stopwatch", "verify.worker_process", "verify.worker"],
     ["verify.in_process", "verify.returned"],
     ["verify.pipeline"],

@@ -47,8 +47,12 @@ def described(
     declared = data.get("declare", {})
     if not isinstance(declared, Mapping):
         raise UsageError(f"{source}: `declare` must be an object, not {declared!r}")
+    declaration = Declaration.from_json(declared)
+    if way == "command":  # a file has no strides
+        lacking = tuple(sorted({*declaration.without, "strides"}))
+        declaration = declaration.but(without=lacking)
     return Registration(
-        Declaration.from_json(declared),
+        declaration,
         operation=told,
         formats=formats,
         devices=("cpu",),

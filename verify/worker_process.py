@@ -27,7 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from verify import c_kernel
+from verify import c_kernel, command_kernel
 from verify.declaration import ATTRIBUTE, SIGNATURE_FEATURES, Declaration, Registration
 from verify.errors import AttncertError, UnusableError, UsageError
 from verify.operation import ARGUMENTS, BACKWARD, FORWARD
@@ -240,17 +240,19 @@ def _arguments(
 
 def load(spec: str, operation: str | None = None, direction: str | None = None) -> Loaded:
     """A registered kernel, `package.module:function`, `path/to/file.py:function`, or
-    `path/to/kernel.so[:function]`;
+    `path/to/kernel.so[:function]`, `command:PROGRAM ARGUMENT...`;
     or the gradient of one, by autograd, with the direction `backward`.
 
     Raises      UsageError for what does not exist, UnusableError for what cannot be imported.
     """
     from verify.kernels import find
 
-    if c_kernel.is_library(spec):
+    if command_kernel.is_command(spec) or c_kernel.is_library(spec):
         if direction == "backward":
-            raise UsageError(f"{spec}: a library has no autograd; it can compute no gradient")
-        return Loaded(*c_kernel.load(spec, operation), spec, operation)
+            raise UsageError(f"{spec}: only Python kernels have gradients by autograd")
+        foreign = command_kernel.load if command_kernel.is_command(spec) else c_kernel.load
+        function, registration = foreign(spec, operation)
+        return Loaded(function, registration, spec, operation)
     if ":" not in spec.split("[")[0]:
         function, registration = find(spec)
         return Loaded(function, registration, spec, operation, direction)

@@ -22,6 +22,13 @@ DEFAULT_OUTPUT = "out/attncert"
     help="attncert.toml or pyproject.toml.  [default, without KERNEL: the one in this folder]",
 )
 @click.option(
+    "--command",
+    "programs",
+    multiple=True,
+    metavar="LINE",
+    help="A kernel that is a program: the same as KERNEL 'command:LINE'.",
+)
+@click.option(
     "--dtype",
     "formats",
     default="all",
@@ -142,7 +149,7 @@ def _request(options: dict[str, Any]) -> Any:
     from verify.declaration import from_words
 
     return Request(
-        kernels=options["kernels"],
+        kernels=(*options["kernels"], *(f"command:{line}" for line in options["programs"])),
         formats=options["formats"],
         device=options["device"],
         profile=options["profile"],
