@@ -26,8 +26,9 @@ SCHEMA_VERSION = 1
 # What a waiver can take out of the exit status; a failed integrity check is none of it.
 WAIVABLE = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
 STUDY_SUFFIX = ".study.json"  # what `attncert study` leaves beside certificates
-# Files beside certificates that are none.
+# How the names of files beside certificates end that are none (a report writes summary.json).
 OTHER_SUFFIXES = (STUDY_SUFFIX, ".bench.json")
+OTHER_NAMES = ("summary.json",)
 
 # Fields that hold numbers, and so may hold the strings 'inf', '-inf' and 'nan' in JSON.
 RECORD_NUMBERS = ("scores", "tightness", "median_tightness", "metrics", "grades", "stages", "notes")
@@ -361,6 +362,10 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _is_other(name: str) -> bool:
+    return name[0] == "." or name in OTHER_NAMES or name.endswith(OTHER_SUFFIXES)
+
+
 def certificate_files(sources: tuple[Path, ...]) -> list[Path]:
     """The certificates among files and folders (`*.json`; no dot-files, studies, timings).
 
@@ -369,7 +374,7 @@ def certificate_files(sources: tuple[Path, ...]) -> list[Path]:
     files: list[Path] = []
     for source in sources:
         found = sorted(source.glob("*.json")) if source.is_dir() else [source]
-        files += [f for f in found if f.name[0] != "." and not f.name.endswith(OTHER_SUFFIXES)]
+        files += [f for f in found if not _is_other(f.name)]
     if not files:
         raise UsageError(f"no certificate (*.json) in {', '.join(map(str, sources))}")
     return files

@@ -11,6 +11,7 @@ import pytest
 from tests.verify.report.factory import certificate
 from verify.certificate import certificate_files, write
 from verify.errors import CertificateError, UsageError
+from verify.report import write_report
 from verify.timings import Timed, attached, files, label, read
 
 STATS = {"median": 0.02, "min": 0.01, "iqr": 0.002, "rounds": 7}
@@ -51,6 +52,7 @@ def test_a_file_of_timings_is_no_certificate(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no certificate"):
         certificate_files((tmp_path,))
     write(certificate(), tmp_path / "one.json")
+    write_report([certificate()], tmp_path)  # leaves summary.json
     assert certificate_files((tmp_path,)) == [tmp_path / "one.json"]
     assert files((tmp_path,)) == [bench]
 

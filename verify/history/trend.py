@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from verify.certificate import Certificate
 from verify.compare.side import Side, side
 from verify.errors import UsageError
 from verify.report import facts
-from verify.report.pareto import bits, compared, errors
+from verify.report.pareto import bits, compared, errors, shared
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class State:
     """One kernel in one version.
 
     typical, largest   error / bound: median over the cases, and the largest
-    accuracy           correct bits of the worst judged case (see `verify.report.pareto`)
+    accuracy           correct bits of a typical judged case (see `verify.report.pareto`), over the
+                       cases that every version was judged on
     rate, ratio        tokens per second, and the reference's time over the kernel's, at the shape
                        that most versions were timed at; None where it was not timed
     """
@@ -84,23 +86,24 @@ def _key(c: Certificate) -> tuple[str, str, str, str]:
 
 def _trend(key: tuple[str, str, str, str], certificates: Sequence[Certificate | None]) -> Trend:
     shape = compared([c for c in certificates if c is not None])
-    states = tuple(None if c is None else _state(c, shape) for c in certificates)
+    cases = shared([c for c in certificates if c is not None])
+    states = tuple(None if c is None else _state(c, shape, cases) for c in certificates)
     _, name, fmt, device = key
     return Trend(f"{name} {fmt}" + ("" if device == "cpu" else f" {device}"), shape, states)
 
 
-def _state(c: Certificate, shape: str | None) -> State:
+def _state(c: Certificate, shape: str | None, cases: set[str] | None) -> State:
     from verify.timings import label
 
     timing = next((t for t in c.throughput if label(t) == shape), {})
-    sizes = errors(c)
+    sizes = errors(c, cases)
     rate, ratio = timing.get("tokens_per_second"), timing.get("ratio")
     return State(
         verdict=facts.status(c).word,
         grade=c.grade.letter if c.grade else "—",
         typical=facts.typical_tightness(c),
         largest=facts.largest_tightness(c),
-        accuracy=None if not sizes or facts.lost_values(c) else bits(max(sizes)),
+        accuracy=None if not sizes or facts.lost_values(c) else bits(median(sizes)),
         rate=None if rate is None else float(rate),
         ratio=None if ratio is None else float(ratio),
         trust=str(timing.get("trust", "")),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
-from verify.certificate import Certificate
+from verify.certificate import Certificate, Record
 from verify.formats import FORMATS
 from verify.judge import Verdict
 from verify.report import facts
 from verify.timings import label
+
+LEAST = 5
 
 
 @dataclass(frozen=True)
@@ -20,9 +23,10 @@ class Point:
     """One kernel in one format.
 
     rate      tokens (or rows) per second at the shape that is compared
-    bits      correct bits of a typical case: median over the cases of -log2 of the case's largest
-              error, in attention over Σ P|v|, in softmax over the row's total 1
-    worst     the same of the worst case; -inf where an output is not finite although the truth is
+    bits      correct bits of a typical case: median over the compared cases of -log2 of the case's
+              largest error, in attention over Σ P|v|, in softmax over the row's total 1
+    cases     how many cases that are
+    tightness largest error over bound of all cases; infinite where a value was lost
     """
 
     title: str
@@ -31,7 +35,8 @@ class Point:
     certified: bool
     rate: float
     bits: float
-    worst: float
+    cases: int
+    tightness: float | None
     ratio: float | None
     trust: str
 
@@ -52,9 +57,11 @@ def compared(certificates: Sequence[Certificate]) -> str | None:
 def points(certificates: Sequence[Certificate], shape: str) -> list[Point]:
     """A point for each certificate that was timed at a shape and of which anything was judged."""
     found = []
-    for title, certificate in zip(facts.titles(certificates), certificates, strict=True):
-        timing = next((t for t in certificate.throughput if label(t) == shape), None)
-        sizes = errors(certificate)
+    timings = [_timing(c, shape) for c in certificates]
+    cases = shared([c for c, t in zip(certificates, timings, strict=True) if t is not None])
+    titles = facts.titles(certificates)
+    for title, certificate, timing in zip(titles, certificates, timings, strict=True):
+        sizes = errors(certificate, cases)
         if timing is None or not sizes:
             continue
         lost = facts.lost_values(certificate) > 0
@@ -66,7 +73,8 @@ def points(certificates: Sequence[Certificate], shape: str) -> list[Point]:
                 certificate.verdict is Verdict.PASS and not timing.get("problems"),
                 float(timing["tokens_per_second"]),
                 bits(median(sizes)),
-                -math.inf if lost else bits(max(sizes)),
+                len(sizes),
+                math.inf if lost else facts.largest_tightness(certificate),
                 timing.get("ratio"),
                 str(timing.get("trust", "not known")),
             )
@@ -74,11 +82,33 @@ def points(certificates: Sequence[Certificate], shape: str) -> list[Point]:
     return found
 
 
-def errors(certificate: Certificate) -> list[float]:
-    """The largest error of each judged case, as a part of what one output can be at most."""
+def _timing(certificate: Certificate, shape: str) -> Mapping[str, Any] | None:
+    return next((t for t in certificate.throughput if label(t) == shape), None)
+
+
+def shared(certificates: Sequence[Certificate]) -> set[str] | None:
+    """The cases that all certified kernels were judged on, without their formats; None (all of its
+    own for each) where they have fewer than LEAST in common.
+
+    Kernels claim different features: a median over other cases would compare the cases.
+    """
+    sure = [c for c in certificates if c.verdict is Verdict.PASS]
+    sets = [{_case(r, c.format) for r in facts.judged(c)} for c in sure]
+    common = set.intersection(*sets) if sets else set()
+    return common if len(common) >= LEAST else None
+
+
+def _case(record: Record, fmt: str) -> str:
+    return record.case.replace(f"/{fmt}/", "/", 1)
+
+
+def errors(certificate: Certificate, cases: set[str] | None = None) -> list[float]:
+    """The largest error of each judged case (of `cases`), as a part of what one output can be."""
     u = FORMATS[certificate.format].u
     found = []
     for record in facts.judged(certificate):
+        if cases is not None and _case(record, certificate.format) not in cases:
+            continue
         measures = facts.measures(record)
         if facts.operation(certificate) == "attention":
             size, unit = measures.get("max_scaled"), u

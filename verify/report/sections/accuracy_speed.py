@@ -22,9 +22,10 @@ from verify.report.figure import (
 from verify.report.pareto import Point, compared, front, points
 from verify.report.section import Section
 from verify.report.sections.grades import KNOWN
+from verify.report.sections.throughput import shown
 from verify.report.table import Cell, Column, quantity, table
 from verify.report.template import render
-from verify.report.words import number
+from verify.report.words import number, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,8 @@ SIZE = (760.0, 420.0)
 TEMPLATE = """
 <p>Right is faster, up is more accurate: a kernel is worth a look if nothing lies to the right of it
 and above it. The line joins these (the Pareto front); refuted kernels are crosses and never on it.
-Accuracy is counted in correct bits of a typical case, so that formats compare: what bf16 costs is
+Accuracy is counted in correct bits of a typical case, of those that all certified kernels were
+judged on, so that formats and kernels compare: what bf16 costs is
 the height between its points and those of fp32, what it brings the distance.</p>
 {% for part in parts %}{{ part }}{% endfor %}
 """
@@ -54,8 +56,9 @@ COLUMNS = (
     Column("Grade"),
     Column("Tokens/s", True),
     Column("Ratio to reference", True),
-    Column("Correct bits, typical", True, "median over the cases"),
-    Column("Correct bits, worst", True, "of the worst case of any family"),
+    Column("Correct bits, typical", True, "median over the cases compared"),
+    Column("Cases compared", True, "those that all certified kernels here were judged on"),
+    Column("Largest error / bound", True, "over all cases of the kernel"),
     Column("On the front"),
     Column("Trust in the time"),
 )
@@ -68,7 +71,7 @@ def _group(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
         return ""
     best = front(found)
     title = f"Accuracy against speed: {facts.group_title(key)}, {shape}"
-    caption = f"{facts.group_title(key).capitalize()} at {shape.replace('x', ' × ')}."
+    caption = f"{facts.group_title(key).capitalize()} at {shown(shape)}."
     text = "; ".join(_told(p) for p in best) or "no kernel is certified"
     told = render(ANSWERS, answers=answers(found))
     drawing = figure(title, caption, text, SIZE, lambda c: _paint(c, found, best), _below(found))
@@ -87,7 +90,7 @@ def answers(found: Sequence[Point]) -> list[str]:
         text = f"{fmt}: the fastest certified kernel is {_told(fastest)}"
         same = finest.bits <= fastest.bits + 0.05
         texts.append(text + ("; none is more accurate." if same else f"; finest: {_told(finest)}."))
-    return texts + costs(found)
+    return texts + costs(found) + doubts(found)
 
 
 def costs(found: Sequence[Point]) -> list[str]:
@@ -111,6 +114,14 @@ def costs(found: Sequence[Point]) -> list[str]:
     return texts
 
 
+def doubts(found: Sequence[Point]) -> list[str]:
+    """A warning where the times behind these sentences are not to be trusted."""
+    levels = {p.trust for p in found} - {"good"}
+    if not levels:
+        return []
+    return [f"Trust in some of these times is {' or '.join(sorted(levels))}: see Throughput."]
+
+
 def _told(point: Point) -> str:
     return (
         f"{point.title}, grade {point.grade}, {number(point.rate)} tokens/s, "
@@ -119,9 +130,10 @@ def _told(point: Point) -> str:
 
 
 def _grades(found: Sequence[Point]) -> list[str]:
-    """The grades that occur, strict ones first."""
+    """The grades of certified kernels, strict ones first."""
     order = {letter: at for at, letter in enumerate(KNOWN)}
-    return sorted({p.grade for p in found}, key=lambda g: order.get(g, len(KNOWN)))
+    letters = {p.grade for p in found if p.certified}
+    return sorted(letters, key=lambda g: order.get(g, len(KNOWN)))
 
 
 def _formats(found: Sequence[Point]) -> list[str]:
@@ -214,7 +226,8 @@ def _table(found: Sequence[Point], best: Sequence[Point]) -> str:
             quantity(p.rate),
             quantity(p.ratio),
             quantity(p.bits),
-            quantity(p.worst),
+            quantity(float(p.cases)),
+            Cell(ratio(p.tightness), p.tightness, "num"),
             Cell("yes" if p in best else "no" if p.certified else "not certified"),
             Cell(p.trust),
         ]

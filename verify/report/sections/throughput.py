@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,7 +80,12 @@ def _row(title: str, timing: Mapping[str, Any]) -> list[Cell]:
 
 def shape(timing: Mapping[str, Any]) -> str:
     """The shape as it is shown."""
-    return label(timing).replace(":", " ").replace("x", " × ")
+    return shown(label(timing))
+
+
+def shown(name: str) -> str:
+    """A label such as prefill:1x4x256x64 with spaces; any other name as it is."""
+    return re.sub(r"(?<=\d)x(?=\d)", " × ", name).replace(":", " ", 1)
 
 
 def _scaled(timing: Mapping[str, Any], name: str, factor: float) -> float | None:
