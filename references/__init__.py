@@ -90,7 +90,8 @@ ROUTES = ("fast", "arb", "exact")
 def route(name: str = "fast") -> tuple[str, ModuleType]:
     """The tier of that name, or the next rigorous one where its assumptions fail on this machine.
 
-    Shapes      returns (name, module); the module has softmax, log_softmax, logsumexp, attention.
+    Shapes      returns (name, module); the module has softmax, log_softmax, logsumexp, attention,
+                and attention_gradients, softmax_gradient, log_softmax_gradient.
     Raises      ValueError for an unknown name.
     """
     import importlib
@@ -151,26 +152,20 @@ def attention_gradients(
                 shapes of q, k, v), dbias, dsinks (None without bias, sinks), and magnitudes.
     Options     dlse (batch, heads, n_q), and those of `attention` but `rows`.
     """
-    gradients: AttentionGradients = _gradients(tier).attention_gradients(q, k, v, do, **options)
+    gradients: AttentionGradients = route(tier)[1].attention_gradients(q, k, v, do, **options)
     return gradients
 
 
 def softmax_gradient(x: Array, dy: Array, *, tier: str = "fast") -> Enclosure:
     """dX of softmax along the last axis, for dY. Shapes x, dy (rows, n) to (rows, n)."""
-    gradient: Enclosure = _gradients(tier).softmax_gradient(x, dy)
+    gradient: Enclosure = route(tier)[1].softmax_gradient(x, dy)
     return gradient
 
 
 def log_softmax_gradient(x: Array, dy: Array, *, tier: str = "fast") -> Enclosure:
     """dX of log_softmax along the last axis, for dY. Shapes x, dy (rows, n) to (rows, n)."""
-    gradient: Enclosure = _gradients(tier).log_softmax_gradient(x, dy)
+    gradient: Enclosure = route(tier)[1].log_softmax_gradient(x, dy)
     return gradient
-
-
-def _gradients(tier: str) -> ModuleType:
-    """The tier of that name, or the next one that has gradients."""
-    module = route(tier)[1]
-    return module if hasattr(module, "attention_gradients") else route("arb")[1]
 
 
 def _call(tier: str, function: str, x: Array) -> Enclosure:

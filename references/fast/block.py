@@ -102,7 +102,7 @@ scratch = _Scratch()
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """The keys that each row sees, and the range of keys that is computed."""
 
     first: Indices
@@ -122,7 +122,7 @@ class _View:
 
 
 @dataclass(frozen=True)
-class _Slices:
+class Slices:
     """q of a block in one or two slices, transposed, and what they leave of a few rows."""
 
     count: int
@@ -136,13 +136,13 @@ class _Slices:
 
 
 @dataclass(frozen=True)
-class _Scores:
+class Scores:
     """scale (g + low + list + leftovers - reference); error is relative, of every p."""
 
     g: Array
     low: Array
     listed: Cut
-    queries: _Slices
+    queries: Slices
     left: Array
     scale: tuple[float, float]
     reference: Array
@@ -158,29 +158,32 @@ class _Scores:
         )  # fmt: skip
 
 
-def _view(rules: Rules, extras: Extras, chosen: slice | Indices) -> _View:
+def view_of(rules: Rules, extras: Extras, chosen: slice | Indices) -> View:
     first, stop = rules.first[chosen], rules.stop[chosen]
     if rules.whole and extras.mask is None:
-        return _View(first, stop, _NO_MASK, 0, rules.whole, (0, rules.whole))
+        return View(first, stop, _NO_MASK, 0, rules.whole, (0, rules.whole))
     j0 = int(first.min()) // CHUNK * CHUNK
     mask = _NO_MASK
     if extras.mask is not None:
         mask = extras.mask[chosen].T.copy().view(np.uint8)
     common = (int(first.max()), int(stop.min())) if extras.mask is None else (0, 0)
-    return _View(first, stop, mask, j0, max(j0, int(stop.max())), common)
+    return View(first, stop, mask, j0, max(j0, int(stop.max())), common)
 
 
-def _transposed(x: Array) -> Array:
+def transposed(x: Array) -> Array:
     return x.T.copy()  # a view of a broadcast array would be read-only
 
 
-def _slices(q: Array, keys: Keys) -> _Slices:
-    """One slice where it holds (almost) every row, else two; exact with what they leave."""
+def cut_rows(q: Array, keys: Keys, use: str = "") -> Slices:
+    """One slice where it holds (almost) every row, else two; exact with what they leave.
+
+    `use` names the memory: that of another use stays as it is.
+    """
     rows, d = q.shape
     flat, rest, left = (
-        scratch("q", 2 * d * rows),
-        scratch("rest", d, rows),
-        scratch("l", 2 * d * rows),
+        scratch(f"{use}q", 2 * d * rows),
+        scratch(f"{use}rest", d, rows),
+        scratch(f"{use}l", 2 * d * rows),
     )
     size, sums, kept_rows = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     count = 1 if keys.bits == QUERY_BITS[True] else 2
@@ -191,15 +194,15 @@ def _slices(q: Array, keys: Keys) -> _Slices:
     slices = flat[: d * count * rows].reshape(d, count * rows)
     first = slices if count == 1 else slices[:, :rows].copy()
     left = left[: 2 * d * kept].reshape(d, 2 * kept)
-    return _Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums[:kept])
+    return Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums[:kept])
 
 
-def _products(queries: _Slices, keys: Keys, view: _View) -> tuple[Array, Array]:
+def products(queries: Slices, keys: Keys, view: View, use: str = "") -> tuple[Array, Array]:
     """The exact products K head Q, and K head times the leftovers."""
     n, inside = keys.cut.head.shape[0], slice(view.j0, view.j1)
-    g = scratch("g", n, queries.slices.shape[1])
+    g = scratch(f"{use}g", n, queries.slices.shape[1])
     np.matmul(keys.cut.head[inside], queries.slices, out=g[inside])
-    left = scratch("left", n, queries.left.shape[1])
+    left = scratch(f"{use}left", n, queries.left.shape[1])
     if left.size:
         np.matmul(keys.cut.head[inside], queries.left, out=left[inside])
     return g, left
@@ -223,39 +226,45 @@ def score_errors(
     return error, unseen
 
 
-def _errors(queries: _Slices, keys: Keys) -> tuple[Array, Array]:
+def absolute_errors(queries: Slices, keys: Keys) -> tuple[Array, Array]:
+    """`score_errors` of rows that are cut here."""
     return score_errors(queries.size, queries.left_rows, queries.left_sums, keys)
 
 
-def _plain(queries: _Slices, keys: Keys, rules: Rules, view: _View) -> _Scores:
+def plain_scores(queries: Slices, keys: Keys, rules: Rules, view: View) -> Scores:
     """Scores without bias, softcap and sink: the shift comes before the scale, without error."""
     rows = queries.size.size
-    g, left = _products(queries, keys, view)
+    g, left = products(queries, keys, view)
     reference, seen = np.empty(rows), np.empty(rows, np.int64)
     maxima(
         g, queries.left_rows, left, view.first, view.stop, view.mask, view.j0, view.j1,
         *view.common, reference, seen,
     )  # fmt: skip
-    error, unseen = _errors(queries, keys)
+    error, unseen = absolute_errors(queries, keys)
     reference[seen == 0] = 0.0
     reference += unseen + 2.0**-50 * np.abs(reference)
-    return _Scores(
+    return Scores(
         g, _NONE, keys.cut, queries, left, (rules.scale_h, rules.scale_l), reference, seen,
         error * rules.scale_h + STATIC, _NO_SINKS,
     )  # fmt: skip
 
 
 @functools.cache
-def _general_kernels() -> ModuleType:
+def general_kernels() -> ModuleType:
     """Compiled when a call first has a softcap, a bias or a sink."""
     with compiled.cache():
         from references.fast import general
     return general
 
 
-def _make_general(plain: _Scores, rules: Rules, view: _View, bias: Array) -> tuple[Array, Array]:
-    """s = softcap tanh(scale y / softcap) + bias in double-double, (n_k, rows) each."""
-    general = _general_kernels()
+def _make_general(
+    plain: Scores, rules: Rules, view: View, bias: Array, slopes: tuple[Array, Array] | None
+) -> tuple[Array, Array]:
+    """s = softcap tanh(scale y / softcap) + bias in double-double, (n_k, rows) each.
+
+    slopes, (n_k rows) each, is filled with 1 - tanh^2 where there is a softcap.
+    """
+    general = general_kernels()
     n, rows = plain.g.shape[0], plain.reference.size
     high, low = scratch("high", n, rows), scratch("low", n, rows)
     names = ("h", "e", "zh", "zl", "ph", "pl")
@@ -267,20 +276,29 @@ def _make_general(plain: _Scores, rules: Rules, view: _View, bias: Array) -> tup
             general.twice_quotients(h, e, size, rules.softcap, zh, zl)
             exponentials(zh, zl, wh, wl, size)
             general.cap(h, e, size, rules.softcap, wh, wl)
+            if slopes is not None:
+                part = slice(j0 * rows, j1 * rows)
+                general.slopes(wh, wl, size, slopes[0][part], slopes[1][part])
         general.add_bias(h, e, j0, bias, j1 - j0, high, low)
     return high, low
 
 
-def _general(
-    queries: _Slices, keys: Keys, rules: Rules, view: _View, extras: Extras, bias: Array
-) -> _Scores:
+def general_scores(
+    queries: Slices,
+    keys: Keys,
+    rules: Rules,
+    view: View,
+    extras: Extras,
+    bias: Array,
+    slopes: tuple[Array, Array] | None = None,
+) -> Scores:
     """Scores with bias, softcap or sink: s is made first, then shifted."""
     rows, n = queries.size.size, keys.cut.head.shape[0]
-    g, left = _products(queries, keys, view)
+    g, left = products(queries, keys, view)
     zero, seen = np.zeros(rows), np.empty(rows, np.int64)
     scale = (rules.scale_h, rules.scale_l)
-    plain = _Scores(g, _NONE, keys.cut, queries, left, scale, zero, seen, zero, _NO_SINKS)
-    high, low = _make_general(plain, rules, view, bias)
+    plain = Scores(g, _NONE, keys.cut, queries, left, scale, zero, seen, zero, _NO_SINKS)
+    high, low = _make_general(plain, rules, view, bias, slopes)
     reference = np.empty(rows)
     maxima(
         high, _NO_ROWS, _NONE, view.first, view.stop, view.mask, view.j0, view.j1,
@@ -292,15 +310,13 @@ def _general(
         sinks = np.full(rows, extras.sink)
         reference[seen == 0] = extras.sink
     reference = reference + 2.0**-50 * np.abs(reference)
-    error, _ = _errors(queries, keys)
+    error, _ = absolute_errors(queries, keys)
     size = queries.size * (keys.whole * rules.scale_h * ABOVE)
     if bias.size:
         size = size + np.abs(bias).max(axis=0)
     error = error * rules.scale_h + 2.0**-99 * size + 2.0**-98 * rules.softcap + STATIC
     plainer = replace(queries, left_rows=_NO_ROWS)
-    return _Scores(
-        high, low, _no_list(n), plainer, _NONE, (1.0, 0.0), reference, seen, error, sinks
-    )
+    return Scores(high, low, _no_list(n), plainer, _NONE, (1.0, 0.0), reference, seen, error, sinks)
 
 
 def _no_list(n: int) -> Cut:
@@ -311,7 +327,7 @@ def _no_list(n: int) -> Cut:
 
 
 @dataclass(frozen=True)
-class _Averages:
+class Averages:
     """Sums over the keys: N = h + low and A (d_v, rows), and those of `cut_weights` (6, rows)."""
 
     h: Array
@@ -320,12 +336,12 @@ class _Averages:
     sums: Array
 
 
-def _averages(scores: _Scores, values: Values, view: _View, slices: int) -> _Averages:
+def _averages(scores: Scores, values: Values, view: View, slices: int) -> Averages:
     """Weights in slices and their exact products with V, a panel of keys at a time."""
     rows, d = scores.reference.size, values.head.shape[1]
     sums = scratch("sums", 3, d, rows)
     sums[:] = 0.0
-    total = _Averages(sums[0], sums[1], sums[2], np.zeros((6, rows)))
+    total = Averages(sums[0], sums[1], sums[2], np.zeros((6, rows)))
     h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
     first, stop = view.common
     for j0, j1 in view.panels():
@@ -340,11 +356,11 @@ def _averages(scores: _Scores, values: Values, view: _View, slices: int) -> _Ave
             p[keys:] = 0.0
             ph[keys * rows : padded * rows] = 0.0
         cut_weights(ph, pl, keys, values.bits, p, total.sums)
-        _add_panel(total, p, ph, values, j0, j1)
+        add_panel(total, p, ph, values, j0, j1)
     return total
 
 
-def _add_panel(total: _Averages, p: Array, ph: Array, values: Values, j0: int, j1: int) -> None:
+def add_panel(total: Averages, p: Array, ph: Array, values: Values, j0: int, j1: int) -> None:
     keys, slices, rows = p.shape
     d, chunks, first, listed = values.head.shape[1], keys // CHUNK, j0 // CHUNK, values.cut
     c, a = scratch("c", chunks, d, slices * rows), scratch("a", chunks, d, rows)
@@ -376,17 +392,17 @@ def compute(
     Special     none.
     Source      docs/theory/fast-oracle.md.
     """
-    view, cut = _view(rules, extras, chosen), _slices(q[chosen], keys)
+    view, cut = view_of(rules, extras, chosen), cut_rows(q[chosen], keys)
     if rules.softcap > 0.0 or extras.bias is not None or extras.sink is not None:
-        bias = _NONE if extras.bias is None else _transposed(extras.bias[chosen])
-        scores = _general(cut, keys, rules, view, extras, bias)
+        bias = _NONE if extras.bias is None else transposed(extras.bias[chosen])
+        scores = general_scores(cut, keys, rules, view, extras, bias)
     else:
-        scores = _plain(cut, keys, rules, view)
+        scores = plain_scores(cut, keys, rules, view)
     return _finished(scores, _averages(scores, values, view, slices), values, rules, view, slices)
 
 
 def _finished(
-    scores: _Scores, total: _Averages, values: Values, rules: Rules, view: _View, slices: int
+    scores: Scores, total: Averages, values: Values, rules: Rules, view: View, slices: int
 ) -> Result:
     """Quotients, logarithms and their radii."""
     d, rows = total.h.shape

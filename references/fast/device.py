@@ -59,7 +59,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class _Queries:
-    """A block of q in slices on the device, and what `block._errors` needs of it on the host."""
+    """A block of q in slices on the device, and what `score_errors` needs of it on the host."""
 
     slices: list[Tensor]
     rest: Tensor

@@ -40,6 +40,22 @@ def cap(h: Array, e: Array, n: int, softcap: float, wh: Array, wl: Array) -> Non
         h[i], e[i] = fast_two_sum(p, fma(q, c, -p) + low * c)
 
 
+@kernel("void(f8[::1], f8[::1], i8, f8[::1], f8[::1])")
+def slopes(wh: Array, wl: Array, n: int, sh: Array, sl: Array) -> None:
+    """
+    sh + sl = 4 w/(1 + w)^2 = 1 - tanh^2, the slope of the softcap, for the w of `cap`.
+
+    Shapes      all (>= n,).
+    Guarantee   error <= 2^-99 of itself for exact w.
+    Source      docs/theory/fast-oracle.md, part 11.
+    """
+    for i in range(n):
+        dh, dl = two_sum(1.0, wh[i])
+        dh, dl = fast_two_sum(dh, dl + wl[i])
+        qh, ql = divide(4.0 * wh[i], 4.0 * wl[i], dh, dl)
+        sh[i], sl[i] = divide(qh, ql, dh, dl)
+
+
 @kernel("void(f8[::1], f8[::1], i8, f8[:,::1], i8, f8[:,::1], f8[:,::1])")
 def add_bias(h: Array, e: Array, j0: int, bias: Array, keys: int, high: Array, low: Array) -> None:
     """high + low = h + e + bias for `keys` keys from j0 on, normalised; bias (0, 0): none.

@@ -88,6 +88,26 @@ def attention(
     return truth
 
 
+def rules_of(call: Call, request: float) -> tuple[Rules, float]:
+    """The rules of a call's blocks, and the sign of its scale, which goes into q."""
+    scale_h, scale_l = double_double(call.scale, call.q.shape[3])
+    sign = -1.0 if scale_h < 0 else 1.0
+    softcap = 0.0 if call.softcap is None else call.softcap
+    whole = call.k.shape[2] if call.free else 0
+    return Rules(sign * scale_h, sign * scale_l, softcap, request, *call.sight(), whole), sign
+
+
+def extras_of(call: Call, head: Head) -> Extras:
+    """Mask, bias and sink of one head; a bias of -inf has become part of the mask."""
+    mask = None if call.mask is None else call.full(call.mask)[head]
+    bias = None if call.bias is None else call.full(call.bias)[head]
+    if bias is not None and np.isneginf(bias).any():
+        seen = ~np.isneginf(bias)
+        mask, bias = seen if mask is None else mask & seen, np.where(seen, bias, 0.0)
+    sink = None if call.sinks is None else float(call.sinks[head[1]])
+    return Extras(mask, bias, sink)
+
+
 class _Run:
     """The fast tiers of one call; `left` keeps the rows that they cannot certify."""
 
@@ -104,16 +124,8 @@ class _Run:
         self.threads = threads if device is None else 1
         self.engine = None if device is None else _engine(device)
         self.block = BLOCK if self.engine is None else self.engine.rows(call.k.shape[2])
-        scale_h, scale_l = double_double(call.scale, call.q.shape[3])
-        self.sign = -1.0 if scale_h < 0 else 1.0
-        softcap = 0.0 if call.softcap is None else call.softcap
-        self.sight = call.sight()
-        n_k = call.k.shape[2]
-        self.rules = Rules(
-            self.sign * scale_h, self.sign * scale_l, softcap, request, *self.sight,
-            n_k if call.free else 0,
-        )  # fmt: skip
-        self.hidden = call.bias is not None and bool(np.isneginf(call.bias).any())
+        self.rules, self.sign = rules_of(call, request)
+        self.sight = self.rules.first, self.rules.stop
 
     def fast(self) -> None:
         """Every head that has finite sinks."""
@@ -140,18 +152,8 @@ class _Run:
         for h in range(kv * self.call.group, (kv + 1) * self.call.group):
             self._head((b, h), share, threads)
 
-    def _extras(self, head: Head) -> Extras:
-        call = self.call
-        mask = None if call.mask is None else call.full(call.mask)[head]
-        bias = None if call.bias is None else call.full(call.bias)[head]
-        if bias is not None and self.hidden:
-            seen = ~np.isneginf(bias)
-            mask, bias = seen if mask is None else mask & seen, np.where(seen, bias, 0.0)
-        sink = None if call.sinks is None else float(call.sinks[head[1]])
-        return Extras(mask, bias, sink)
-
     def _head(self, head: Head, share: _Share, threads: int) -> None:
-        extras = self._extras(head)
+        extras = extras_of(self.call, head)
         if extras.sink is not None and not np.isfinite(extras.sink):
             return
         q = self.call.q[head]

@@ -88,7 +88,9 @@ def subtract(x: Array, sums: Array, h: Array, e: Array) -> None:
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class Weighed:
+    """Rows x, exp(x - M) = ph + pl, and the sums of `weigh`."""
+
     x: Array
     ph: Array
     pl: Array
@@ -102,24 +104,25 @@ class _Weighed:
         return np.where(small < 2.0**-40, error, np.inf)[:, None]
 
 
-def _weighed(x: Array) -> _Weighed:
-    weighed = _Weighed(x, np.empty_like(x), np.empty_like(x), np.empty((5, len(x))))
-    weigh(x, weighed.ph, weighed.pl, weighed.sums)
-    return weighed
+def weighed(x: Array) -> Weighed:
+    """exp of the shifted rows, with their sums."""
+    found = Weighed(x, np.empty_like(x), np.empty_like(x), np.empty((5, len(x))))
+    weigh(x, found.ph, found.pl, found.sums)
+    return found
 
 
-def _softmax(w: _Weighed) -> tuple[Array, Array, Array]:
+def _softmax(w: Weighed) -> tuple[Array, Array, Array]:
     normalise(w.ph, w.pl, w.sums)
     return w.ph, w.pl, w.ph * w.error + DROPPED_VALUE
 
 
-def _log_softmax(w: _Weighed) -> tuple[Array, Array, Array]:
+def _log_softmax(w: Weighed) -> tuple[Array, Array, Array]:
     h, e = np.empty_like(w.x), np.empty_like(w.x)
     subtract(w.x, w.sums, h, e)
     return h, e, w.error + 2.0**-101 * (np.abs(h) + w.sums[2][:, None])
 
 
-def _logsumexp(w: _Weighed) -> tuple[Array, Array, Array]:
+def _logsumexp(w: Weighed) -> tuple[Array, Array, Array]:
     s, error = _two_sums(w.sums[4], w.sums[2])
     h, e = _two_sums(s, error + w.sums[3])
     return h, e, w.error[:, 0] + 2.0**-101 * (np.abs(h) + w.sums[2])
@@ -143,7 +146,7 @@ def _at_least_one(value: Array) -> Array:
 class Rule:
     """One function of rows: what makes it, what a radius is relative to, Arb's function."""
 
-    make: Callable[[_Weighed], tuple[Array, Array, Array]]
+    make: Callable[[Weighed], tuple[Array, Array, Array]]
     size: Callable[[Array], Array]
     arb: Callable[..., Enclosure]
     reduces: bool
@@ -185,7 +188,7 @@ def enclose(rule: Rule, x: Array, request: float) -> Enclosure:
 def _fill(
     rule: Rule, truth: Enclosure, left: Booleans, x: Array, rows: Indices, request: float
 ) -> None:
-    h, e, radius = rule.make(_weighed(x[rows]))
+    h, e, radius = rule.make(weighed(x[rows]))
     met = radius * ABOVE <= request * rule.size(h)
     good = met if rule.reduces else met.all(axis=1)
     keep = rows[good]
