@@ -113,6 +113,7 @@ class Document:
     """A finished study.
 
     inputs      how its numbers were drawn, so that they can be drawn again
+    seconds     by the clock; processor_seconds: on all cores together
     whole       False for the small version that tests run
     """
 
@@ -122,6 +123,7 @@ class Document:
     inputs: str
     parts: tuple[Part, ...]
     seconds: float
+    processor_seconds: float
     whole: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 

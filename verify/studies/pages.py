@@ -18,6 +18,7 @@ from verify.studies.document import (
     NOT_MEASURED,
     Claim,
     Document,
+    Number,
     Part,
     Table,
 )
@@ -34,7 +35,8 @@ ABOUT = """
 <p>{{ document.inputs }}</p>
 <p class="note">{% for name, value in document.environment.items() %}
 {{ name }} {{ value }},
-{% endfor %}made in {{ document.seconds }} s.</p>
+{% endfor %}made in {{ document.seconds }} s
+({{ document.processor_seconds }} s of processor time).</p>
 """
 CHARTS = '<div class="charts">{% for c in charts %}{{ c }}{% endfor %}</div>'
 FRAGMENT = """
@@ -117,9 +119,11 @@ def _table(item: Table) -> Markup:
     return render("{{ t }}{% if n %}<p class='note'>{{ n }}</p>{% endif %}", t=shown, n=item.note)
 
 
-def _cell(value: str | float | None, index: int) -> Cell:
+def _cell(value: str | Number, index: int) -> Cell:
     if isinstance(value, str):
         return Cell(value, css="" if index == 0 else "num", heads_row=index == 0)
+    if isinstance(value, int):
+        return Cell(str(value), value, "num")
     return quantity(value)
 
 
@@ -136,7 +140,8 @@ def markdown(document: Document) -> str:
             lines += [escape(chart.caption), "", *_markdown_table(as_table(chart)), ""]
     environment = ", ".join(f"{name} {value}" for name, value in document.environment.items())
     lines += ["## How was it measured?", "", escape(document.inputs), ""]
-    lines += [escape(f"{environment}; made in {document.seconds} s.")]
+    spent = f"{document.seconds} s ({document.processor_seconds} s of processor time)"
+    lines += [escape(f"{environment}; made in {spent}.")]
     return "\n".join(lines) + "\n"
 
 
@@ -159,9 +164,13 @@ def _claim_rows(claims: tuple[Claim, ...]) -> list[str]:
     return lines
 
 
+def _text(value: str | Number) -> str:
+    return escape(value) if isinstance(value, (str, int)) else number(value)
+
+
 def _markdown_table(item: Table) -> list[str]:
     lines = [f"**{escape(item.title)}**", "", row([escape(c) for c in item.columns])]
     lines.append(row(["---", *["---:"] * (len(item.columns) - 1)]))
     for values in item.rows:
-        lines.append(row([escape(v) if isinstance(v, str) else number(v) for v in values]))
+        lines.append(row([_text(v) for v in values]))
     return lines + (["", escape(item.note)] if item.note else [])

@@ -119,6 +119,11 @@ def division_free_softmax(x: Tensor) -> Tensor:
     return torch.exp(x - torch.log(torch.exp(x).sum(dim=-1, keepdim=True)))
 
 
+def basic_logsumexp(x: Tensor) -> Tensor:
+    """ln sum exp x, every step rounded to the format of x."""
+    return torch.log(torch.exp(x).sum(dim=-1))
+
+
 def shifted_division_free_softmax(x: Tensor) -> Tensor:
     """exp((x - m) - ln sum exp(x - m)), every step rounded to the format of x."""
     y = x - x.amax(dim=-1, keepdim=True)

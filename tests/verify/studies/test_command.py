@@ -28,11 +28,13 @@ from verify.studies.document import (
 def document() -> Document:
     """A study with one of everything, and names that markup must not swallow."""
     nan = float("nan")
-    chart = Chart("Up & <away>", "A line.", "x", "y", (Line("one", (1.0, 2.0), (1.0, nan)),))
+    chart = Chart(
+        "Up & <away>", "A line.", "x", "y", (Line("one", (1.0, 2.0, 3.0), (1.0, 2.0, nan)),)
+    )
     claim = Claim("2 < 3 | always", "arithmetic", Judgement("holds", "2 and 3"))
     table = Table("T", ("what", "value"), (("a", 1.5), ("b", nan), ("c", None)))
     part = Part("part", "A part", "Text.", (claim,), (chart,), (table,))
-    return Document("scaling", "A study", "Lead.", "Drawn.", (part,), 1.0)
+    return Document("scaling", "A study", "Lead.", "Drawn.", (part,), 1.0, 2.0)
 
 
 def test_study_beside_certificates_becomes_a_section_and_no_certificate(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_study_json_keeps_gaps_and_words_of_numbers(tmp_path: Path) -> None:
     """NaN is a gap in a line and a word in a table, and both survive a round trip."""
     paths = studies.write(document(), tmp_path)
     part = read(paths[0]).parts[0]
-    assert part.charts[0].lines[0].y == (1.0, None)
+    assert part.charts[0].lines[0].y == (1.0, 2.0, None)
     assert part.tables[0].rows[1:] == (("b", "NaN"), ("c", None))
 
 

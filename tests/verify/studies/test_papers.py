@@ -71,9 +71,11 @@ def test_flash_attention_3_needs_figures_near_the_paper_and_in_its_order() -> No
     assert flash_attention_3.judge_half(M3).verdict == LIMITED
     found = flash_attention_3.judge_eight(M3)
     assert found.verdict == LIMITED
-    assert "block quantisation gains nothing" in found.limits
+    assert "block quantisation adds nothing" in found.limits
     helps = dict(M3.unrounded) | {"FP8 without block quantisation": 1.3e-2}
     assert flash_attention_3.judge_eight(replace(M3, unrounded=helps)).verdict == HOLDS
+    exact = replace(M3, stored=dict(M3.stored) | {"FlashAttention-3 FP8": 1e-3}, unrounded=helps)
+    assert "quantisation of the inputs" in flash_attention_3.judge_eight(exact).limits
     worse = dict(M3.unrounded) | {"FlashAttention-2 fp16": 4e-4}
     assert flash_attention_3.judge_half(replace(M3, unrounded=worse)).verdict == FALSE
     alone = replace(M3, stored=dict(M3.stored) | {"FlashAttention-2 fp16": 1.9e-4})
@@ -163,6 +165,11 @@ def test_blanchard_higham_a_wrong_shift_breaks_the_bounds_and_no_shift_overflows
     def naive(x: Array) -> Array:
         return rows("textbook-softmax-naive", x, "fp16")
 
+    sums = blanchard_higham.measure_lse(300, blanchard_higham._lse_kernels())
+    assert blanchard_higham.judge_bounds(sums).verdict == HOLDS
+    name = "log-sum-exp, shifted"
+    off = blanchard_higham.measure_lse(300, {name: lambda x: x.max(axis=1)})  # ln l forgotten
+    assert blanchard_higham.judge_bounds(off).verdict == FALSE
     good = blanchard_higham.measure(300, blanchard_higham._kernels())
     assert blanchard_higham.judge_bounds(good).verdict == HOLDS
     assert blanchard_higham.judge_shift(good, 300).verdict == HOLDS

@@ -13,7 +13,7 @@ from markupsafe import escape
 
 from verify import studies
 from verify.studies.document import FALSE, HOLDS, LIMITED, NOT_MEASURED, Document, read
-from verify.studies.running import Array
+from verify.studies.running import Array, stored
 from verify.studies.scaling import (
     libraries,
     low_precision,
@@ -27,11 +27,13 @@ from verify.studies.scaling import (
 )
 from verify.studies.scaling._eager import gradients
 from verify.studies.scaling._grid import (
+    FORMATS,
     Grid,
     InFormat,
     Norms,
     Point,
     Shape,
+    draw,
     entropy,
     probabilities,
     variance,
@@ -109,6 +111,17 @@ def test_unit_variance_flips_where_the_scale_is_wrong() -> None:
     assert unit_variance.judge(by_d, []).verdict == FALSE
     flat = dict.fromkeys(right, 1.0)
     assert unit_variance.judge(flat, []).verdict == FALSE
+
+
+def test_inputs_are_the_same_numbers_in_every_format() -> None:
+    """Every input of every growth is held exactly by fp16, bf16 and fp32."""
+    shape = Shape(n_q=16, n_k=16, d_v=4)
+    for d in (16, 512):
+        inputs = draw(d, shape)
+        grown = [inputs.q * growth for growth in shape.growths]
+        for x in (*grown, inputs.k, inputs.v, inputs.do):
+            for fmt in FORMATS:
+                assert np.array_equal(stored(x, fmt), x)
 
 
 def test_variance_is_exact() -> None:

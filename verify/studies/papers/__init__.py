@@ -25,7 +25,7 @@ def study(*, small: bool = False) -> Document:
     """Every paper in turn."""
     from verify.studies.running import environment
 
-    start = time.monotonic()
+    start, used = time.monotonic(), time.process_time()
     parts: list[Part] = []
     for name in modules():
         parts.append(importlib.import_module(f"{__name__}.{name}").part(small=small))
@@ -49,6 +49,7 @@ def study(*, small: bool = False) -> Document:
         ),
         parts=tuple(parts),
         seconds=round(time.monotonic() - start, 1),
+        processor_seconds=round(time.process_time() - used, 1),
         whole=not small,
         environment=environment(),
     )

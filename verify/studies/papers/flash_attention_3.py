@@ -143,8 +143,16 @@ def judge_eight(m: Measured) -> Judgement:
         return Judgement(FALSE, figure)
     off = [n for n in PAPER if "FP8" in n and not _near(found[n], PAPER[n])]
     limits = [f"beyond a factor of {FACTOR}: {', '.join(off)}"] if off else []
+    share = 1 - (m.stored["FlashAttention-3 FP8"] / best) ** 2
+    if share > 0.5:
+        limits.append(
+            f"{100 * share:.0f} % of the variance is the quantisation of the inputs, not the "
+            "attention that follows"
+        )
     if block < 1.1 * best:
-        limits.append("all of it is incoherent processing: block quantisation gains nothing here")
+        limits.append(
+            "the gain is that of incoherent processing: block quantisation adds nothing here"
+        )
     return Judgement(LIMITED, figure, "; ".join(limits)) if limits else Judgement(HOLDS, figure)
 
 

@@ -23,7 +23,7 @@ def study(*, small: bool = False) -> Document:
     from verify.studies.running import environment
     from verify.studies.scaling._grid import SMALL, Shape, measure
 
-    start = time.monotonic()
+    start, used = time.monotonic(), time.process_time()
     shape = SMALL if small else Shape()
     grid = measure(shape)
     parts = [
@@ -49,6 +49,7 @@ def study(*, small: bool = False) -> Document:
         ),
         parts=tuple(parts),
         seconds=round(time.monotonic() - start, 1),
+        processor_seconds=round(time.process_time() - used, 1),
         whole=not small,
         environment=environment(),
     )

@@ -146,9 +146,10 @@ def variances(dimensions: Sequence[int]) -> dict[tuple[int, bool], float]:
 
 
 def variance(q: Array, k: Array) -> Fraction:
-    """The exact variance of all dot products of rows of q and of k, multiples of UNIT below 2^11.
+    """The exact variance of all dot products of rows of q and of k.
 
-    Source      integers throughout: products below 2^56 / 512, sums of 512 of them below 2^63.
+    Requires    entries that are multiples of UNIT below 8 in magnitude, and d <= 512.
+    Source      integers throughout: entries below 2^20, products below 2^40, sums below 2^49.
     """
     a, b = (np.rint(x / UNIT).astype(np.int64) for x in (q, k))
     y = [int(v) for v in (a @ b.T).ravel()]

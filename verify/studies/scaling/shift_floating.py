@@ -13,7 +13,7 @@ from verify.integers import Draws
 from verify.studies.document import FALSE, HOLDS, LIMITED, Chart, Claim, Judgement, Part, Table
 from verify.studies.running import Array, rows, stored
 from verify.studies.scaling._grid import FORMATS, Grid
-from verify.studies.scaling._lines import formats
+from verify.studies.scaling._lines import NAMES, formats
 
 ORDER = 60
 SOURCE = "textbook rule; Goodfellow, Bengio, Courville, Deep Learning, 2016, section 4.1"
@@ -72,6 +72,19 @@ def judge(grid: Grid, found: Mapping[str, Mild]) -> Judgement:
     return Judgement(LIMITED, figure, limits)
 
 
+def _first_lost(grid: Grid) -> tuple[tuple[str | int, ...], ...]:
+    """By format and scale: the first growth with a lost row, for each d."""
+    found: list[tuple[str | int, ...]] = []
+    for scaled, name in NAMES:
+        for fmt in FORMATS:
+            firsts = [
+                next((p.growth for p in grid.over_growth(d, scaled) if p.formats[fmt].lost), "-")
+                for d in grid.shape.dimensions
+            ]
+            found.append((f"{fmt}, {name}", *firsts))
+    return tuple(found)
+
+
 def part(grid: Grid, *, small: bool = False) -> Part:
     """Rows lost without the shift, and both forms on mild scores."""
     found = mild(*((8, 16) if small else (256, 128)))
@@ -103,6 +116,12 @@ def part(grid: Grid, *, small: bool = False) -> Part:
             ),
         ),
         tables=(
+            Table(
+                "Growth from which rows are lost without the shift",
+                ("format and scale", *(f"d = {d}" for d in grid.shape.dimensions)),
+                _first_lost(grid),
+                "The smallest growth of the study at which a row is NaN; - where none is.",
+            ),
             Table(
                 "Both forms on scores between -4 and 4",
                 ("format", "largest error without the shift (u)", "with it (u)"),
