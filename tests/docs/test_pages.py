@@ -31,6 +31,7 @@ def lines(page: Path) -> Iterator[str]:
 
 def wrong_with(line: str) -> str | None:
     """What an `attncert` command line names that does not exist."""
+    line = line.partition(" -- ")[0]  # what follows is another program's
     words = shlex.split(line.removeprefix("$ ").partition("|")[0])
     if words[:1] != ["attncert"] or len(words) < 2 or words[1].startswith("-"):
         return None
