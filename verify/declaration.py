@@ -7,7 +7,7 @@ declared has the default below, which is the semantics of `references`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Words for what a case may need.  The first row is read off a signature (keyword present =
 # claimed); the second counts as claimed unless `without` names it.
 SIGNATURE_FEATURES = ("scale", "causal", "window", "mask", "bias", "softcap", "sinks", "return_lse")
-SHAPE_FEATURES = ("gqa", "d_v", "cross", "ragged", "strides", "empty", "nonfinite", "dbias")
+SHAPE_FEATURES = (
+    "gqa",
+    "d_v",
+    "cross",
+    "ragged",
+    "strides",
+    "empty",
+    "nonfinite",
+    "dbias",
+    "backward",
+)
 FEATURES = SIGNATURE_FEATURES + SHAPE_FEATURES
 
 FEATURE_MEANING = {
@@ -35,6 +45,7 @@ FEATURE_MEANING = {
     "empty": "n_k = 0 or batch = 0",
     "nonfinite": "NaN or infinity in the inputs",
     "dbias": "the gradient of a bias",
+    "backward": "gradients by automatic differentiation",
 }
 
 
@@ -42,8 +53,9 @@ FEATURE_MEANING = {
 class Declaration:
     """What a kernel declares.
 
-    model            a preset name, or fields of an ArithmeticModel as plain data, or per input
-                     format a mapping of either; None: the default of the format
+    model            a preset name, or fields of an ArithmeticModel as plain data, or a list of such
+                     fields (the kernel follows one of them), or per input format a mapping of
+                     any; None: the default of the format
     without          features that it does not claim although its signature would allow them; two
                      joined by a plus sign are not claimed together ("causal+mask")
     requires         features that every call must use, such as 'causal'
@@ -60,7 +72,7 @@ class Declaration:
     rounding         'nearest' where every rounding is declared to be to nearest
     """
 
-    model: str | Mapping[str, Any] | None = None
+    model: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     without: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     corner: Corner = "bottom-right"

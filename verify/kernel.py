@@ -81,9 +81,10 @@ class Kernel:
             return default_preset(fmt)
         if isinstance(declared, str):
             return preset(declared, fmt)
-        fields = {"input": fmt.name, "output": fmt.name, "p_format": fmt.name, **declared}
-        model = ArithmeticModel.from_json(fields)
-        return Preset(model.name or "declared", (model,), "as the kernel declares")
+        several = [declared] if isinstance(declared, Mapping) else declared
+        formats = {"input": fmt.name, "output": fmt.name, "p_format": fmt.name}
+        models = tuple(ArithmeticModel.from_json({**formats, **fields}) for fields in several)
+        return Preset(models[0].name or "declared", models, "as the kernel declares")
 
     def expected_in(self, fmt: Format) -> str:
         """The verdict that the kernel is shipped for in a format: 'pass' or 'fail'."""

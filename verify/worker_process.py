@@ -134,6 +134,8 @@ class Loaded:
             return False
         if own not in BACKWARD:
             raise UsageError(f"the gradient of {own} is not judged; of {', '.join(BACKWARD)} it is")
+        if "backward" in self.registration.declaration.without:
+            raise UsageError(f"{self.description['name']!r} declares no backward pass")
         if self.registration.tensors != "torch":
             raise UsageError("gradients by autograd need a kernel of torch tensors")
         from verify.autograd import gradients_of

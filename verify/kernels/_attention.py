@@ -236,6 +236,8 @@ class Attention:
 
         attention.__doc__ = type(self).__doc__
         declared.setdefault("model", self.models())
+        if {self.qk, self.pv, self.sum} != {"fp32"} or isinstance(self, Split):
+            declared["without"] = (*declared.get("without", ()), "backward")
         without = declared.get("without", ())
         whole = signature(attention)
         kept = [p for name, p in whole.parameters.items() if name not in without]
@@ -261,6 +263,21 @@ class Attention:
             "stored_scores": self.scores,
             "p_format": self.p or name,
             "block": None,
+            **self.differentiated(name),
+        }
+
+    def differentiated(self, name: str) -> dict[str, Any]:
+        """What automatic differentiation makes of the steps: P is kept, D comes from the output
+        before it is rounded, a rounding of P rounds dP, and kv heads add up in the input format."""
+        return {
+            "backward_p": "kept",
+            "delta_format": "fp32",
+            "dp_format": self.p or name,
+            "ds_format": self.scores or "fp32",
+            "ds_form": "products",
+            "gradient_scale": "operands",
+            "group_format": name,
+            "more_roundings": 4,
         }
 
 
@@ -278,7 +295,9 @@ class Naive(Attention):
         return self.weighted(p, call.v, s != -INFINITY), torch.log(l)
 
     def model(self, name: str) -> dict[str, Any]:
-        return super().model(name) | {"shift": False, "p_normalised": True}
+        return super().model(name) | {
+            "shift": False, "p_normalised": True, "delta": "probabilities"
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -289,7 +308,8 @@ class Shifted(Attention):
         """The row maximum, with the sink, (batch, heads, n_q, 1); -inf for a row without keys."""
         none = torch.full(call.row_shape, -INFINITY, device=s.device)
         m = s.amax(dim=-1, keepdim=True) if s.shape[-1] else none
-        return m if call.sinks is None else torch.maximum(m, call.sinks)
+        # the shift cancels: its gradient is exactly 0, and is not left to rounding
+        return (m if call.sinks is None else torch.maximum(m, call.sinks)).detach()
 
     def sums(self, e: Tensor, m: Tensor, call: Call) -> Tensor:
         """The row sum, with the sink."""
@@ -318,7 +338,7 @@ class TwoPass(Shifted):
         return self.weighted(p, call.v, s != -INFINITY), self.log_sum_exp(m, l)
 
     def model(self, name: str) -> dict[str, Any]:
-        return super().model(name) | {"p_normalised": True}
+        return super().model(name) | {"p_normalised": True, "delta": "probabilities"}
 
 
 @dataclass(frozen=True)
@@ -346,10 +366,11 @@ class Online(Attention):
         o = torch.zeros(*call.row_shape[:-1], call.v.shape[-1], device=call.q.device)
         if call.sinks is not None:
             m = call.sinks.expand(call.row_shape)
+            return m.detach(), self.shifted(m, m.detach()), o
         return m, torch.where(m == -INFINITY, 0.0, torch.ones_like(m)), o
 
     def new_maximum(self, m: Tensor, s: Tensor) -> Tensor:
-        return torch.maximum(m, s.amax(dim=-1, keepdim=True))
+        return torch.maximum(m, s.amax(dim=-1, keepdim=True)).detach()
 
     def correction(self, m: Tensor, new: Tensor) -> Tensor:
         """exp(m - new): what brings row sum and output to the new maximum."""

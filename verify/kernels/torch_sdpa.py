@@ -12,7 +12,14 @@ flash   on a CPU: tiles of 512 keys, scale applied to the scores in binary32, th
         unrounded P, P rounded to the input format.  With AVX-512 the exponential is `exp_u20` for
         binary32 (documented as 20 ulp; zero from exp(-86.99) on) and `fexp_u20` for 16-bit inputs:
         its relative error was measured as up to 1840 u of binary32, 1.1e-4 (declared: 2^-13).
-default flash where d_v = d, else math: the model covers both.
+default flash where d_v = d, else math: either model.
+
+Backward.  math is differentiated step by step, all in binary32 (P is kept; D = sum P dP).  flash
+forms P again from the stored log-sum-exp and D from the stored output, with exp of at most 1 ulp;
+P and dS are rounded to the input format, and dQ, dK, dV lie in memory in that format while they
+grow: dK and dV are rounded after every 32 queries (64 from 192 queries on, 256 from 768), dQ after
+every 512 keys.  kv heads of a group are repeated before the call, so that their gradients are added
+in the input format.  A mask that needs a gradient makes torch leave flash.
 
 On CUDA, flash and cuDNN take 16-bit inputs and no mask here; flash, efficient and cuDNN follow the
 tensor-core presets.
@@ -55,6 +62,9 @@ def math_model(name: str) -> dict[str, Any]:
         "p_format": "fp32",
         "p_normalised": True,
         "block": None,
+        "backward_p": "kept",
+        "delta": "probabilities",
+        "gradient_scale": "operands",
     }
 
 
@@ -71,6 +81,8 @@ def flash_model(name: str, scale_position: str = "scores") -> dict[str, Any]:
         "scaled_operands": "fp32",
         "p_format": name,
         "block": 512,
+        "gradient_block": (32, 512),
+        "group_format": name,
         "flush_to_zero": True,
         **exponential,
     }
@@ -155,7 +167,7 @@ def _needs(backend: SDPBackend, device: str) -> Callable[[], str | None]:
     operation="attention",
     summary="torch SDPA, the backend that torch chooses on a CPU",
     devices=("cpu",),
-    model={name: flash_model(name, "both") for name in DTYPES},
+    model={name: [flash_model(name, "both"), math_model(name)] for name in DTYPES},
     corner="top-left",
     masked_nonfinite="leaks",
     source=SOURCE,
@@ -231,7 +243,7 @@ def math(
     model={name: flash_model(name) for name in DTYPES},
     corner="top-left",
     masked_nonfinite="leaks",
-    without=("d_v",),
+    without=("d_v", "dbias"),
     unavailable=_needs(SDPBackend.FLASH_ATTENTION, "cpu"),
     source=SOURCE,
 )
@@ -258,7 +270,7 @@ def flash(
     corner="top-left",
     masked_nonfinite="leaks",
     empty_lse="0",  # as found; torch does not document it
-    without=("d_v", "gqa", "empty"),
+    without=("d_v", "gqa", "empty", "dbias"),
     unavailable=_needs(SDPBackend.FLASH_ATTENTION, "cpu"),
     source=SOURCE,
 )

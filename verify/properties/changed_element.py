@@ -32,7 +32,7 @@ def _changed(case: Case, name: str) -> Case:
 def _records(trial: Trial) -> Iterator[Record]:
     first = small_case(trial, "first")
     bench = replace(trial.bench, grading=False)
-    names = ("k", "v") if trial.kernel.operation == "attention" else ("x",)
+    names = ("k", "v") if "v" in first.build().tensors else ("x",)
     for name in names:
         for place, case in enumerate((first, _changed(first, name))):
             record = examine(case, trial.kernel, bench)

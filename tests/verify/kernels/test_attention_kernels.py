@@ -188,7 +188,8 @@ def test_every_model_can_be_read_and_every_kernel_says_what_it_is() -> None:
             if isinstance(declared, str):
                 preset(declared, FORMATS[fmt])
             elif declared is not None:
-                assert ArithmeticModel.from_json(dict(declared)).input == fmt
+                several: list[Any] = declared if isinstance(declared, list) else [declared]
+                assert all(ArithmeticModel.from_json(dict(m)).input == fmt for m in several)
 
 
 def test_what_torch_cannot_run_here_is_said() -> None:
