@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from verify.kernels import kernel
 from verify.kernels._attention import Attention, Kernel
+from verify.kernels._attention_backward import FlashBackward
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,11 +35,9 @@ def control(name: str, summary: str, operation: str = "attention", **more: Any) 
     )
 
 
-def right(name: str, summary: str, **more: Any) -> Callable[[F], F]:
+def right(name: str, summary: str, operation: str = "attention", **more: Any) -> Callable[[F], F]:
     """Register a factory of an unusual attention kernel that must never be refuted."""
-    return kernel(
-        name=f"right-{name}", operation="attention", summary=summary, factory=True, **more
-    )
+    return kernel(name=f"right-{name}", operation=operation, summary=summary, factory=True, **more)
 
 
 def cheat(name: str, summary: str) -> Callable[[F], F]:
@@ -54,6 +53,11 @@ def twin(name: str, summary: str) -> Callable[[F], F]:
 def honest(algorithm: Attention, **claims: Any) -> Kernel:
     """The kernel, with the claims of a right one."""
     return algorithm.kernel(**CLAIMS | claims)
+
+
+def honest_backward(algorithm: FlashBackward, **claims: Any) -> Kernel:
+    """The backward kernel, with the claims of a right one."""
+    return algorithm.kernel(**CLAIMS | {"one_key_exact": False} | claims)
 
 
 def low_format(name: str) -> str:

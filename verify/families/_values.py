@@ -30,3 +30,10 @@ def signs(axes: Axes, size: float = 1.0) -> Array:
     """+size and -size in turn along the keys."""
     column = np.where(np.arange(axes.n_k) % 2 == 0, size, -size)[:, None]
     return np.asarray(np.broadcast_to(column, axes.v), np.float64)
+
+
+def with_upstream(inputs: Arrays, axes: Axes, draws: Draws) -> Arrays:
+    """The inputs with a gradient from above: standard normal, with ones in the first column."""
+    do = draws.normal((axes.batch, axes.heads, axes.n_q, axes.d_v))
+    do[..., 0] = 1.0
+    return {**inputs, "do": do}

@@ -48,6 +48,10 @@ class FlashBackward:
 
     # the steps
 
+    def forward(self, call: Call) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp."""
+        return self.steps.attend(call)
+
     def tiles(self, n: int, length: int) -> Iterator[slice]:
         starts = range(0, n, length)
         for start in starts if self.order == "forward" else reversed(starts):
@@ -99,7 +103,7 @@ class FlashBackward:
 
     def gradients(self, call: Call, do: Tensor, dtype: torch.dtype) -> Gradients:
         """dq, dk, dv of all heads, ds (batch, heads, n_q, n_k) and the sink's, in binary32."""
-        o, lse = self.steps.attend(call)
+        o, lse = self.forward(call)
         out = o.to(dtype).float()
         saved = Saved(do.float(), out, lse, self.delta(do.float(), out))
         dq, dk, dv = (torch.zeros_like(x) for x in (call.q, call.k, call.v))
