@@ -366,8 +366,9 @@ class Online(Attention):
         o = torch.zeros(*call.row_shape[:-1], call.v.shape[-1], device=call.q.device)
         if call.sinks is not None:
             m = call.sinks.expand(call.row_shape)
-            return m.detach(), self.shifted(m, m.detach()), o
-        return m, torch.where(m == -INFINITY, 0.0, torch.ones_like(m)), o
+        shift = m.detach()
+        # exp(m - shift): 1, with the gradient that a sink has
+        return shift, torch.where(shift == -INFINITY, 0.0, 1 + (m - shift)), o
 
     def new_maximum(self, m: Tensor, s: Tensor) -> Tensor:
         return torch.maximum(m, s.amax(dim=-1, keepdim=True)).detach()

@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 SOFTMAXES = [  # other libraries' are tried in modules of their own
     name
     for name in load_all()
-    if find(name)[1].operation != "attention"
+    if find(name)[1].operation in ("softmax", "log_softmax", "logsumexp")
     and not name.startswith(("control-", "cheat-"))
     and not find(name)[1].libraries
 ]
