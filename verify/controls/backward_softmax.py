@@ -20,6 +20,7 @@ def softmax_sum_left_out() -> Kernel:
 
     @declare(operation="softmax_backward", deterministic=True)
     def softmax_backward(x: Tensor, dy: Tensor) -> Tensor:
+        """x, dy (rows, n)."""
         return (torch.softmax(x.float(), dim=-1) * dy.float()).to(x.dtype)
 
     return softmax_backward
@@ -31,6 +32,7 @@ def log_softmax_sum_left_out() -> Kernel:
 
     @declare(operation="log_softmax_backward", deterministic=True)
     def log_softmax_backward(x: Tensor, dy: Tensor) -> Tensor:
+        """x, dy (rows, n)."""
         y = torch.softmax(x.float(), dim=-1)
         return (dy.float() - y * dy.float()).to(x.dtype)
 

@@ -77,6 +77,7 @@ def _autograd(algorithm: Attention) -> Kernel:
         mask: Tensor | None = None,
         softcap: float | None = None,
     ) -> tuple[Tensor, ...]:
+        """dq, dk, dv by torch.autograd."""
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         with torch.enable_grad():
             out = forward(*leaves, scale=scale, causal=causal, mask=mask, softcap=softcap)
@@ -105,6 +106,7 @@ def eager() -> Kernel:
     def attention_backward(
         q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, scale: float
     ) -> tuple[Tensor, ...]:
+        """dq, dk, dv by torch.autograd."""
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         with torch.enable_grad():
             s = torch.matmul(leaves[0], leaves[1].transpose(-2, -1)) * scale

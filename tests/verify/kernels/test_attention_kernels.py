@@ -43,7 +43,8 @@ def budget(found: Any, of: Sample) -> float:
     name = {v: k for k, v in (("fp16", torch.float16), ("bf16", torch.bfloat16))}.get(
         of.tensors["q"].dtype, "fp32"
     )
-    model = found.declaration.model[name]
+    declared = found.declaration.model[name]
+    model = declared if isinstance(declared, dict) else declared[0]
     coarsest = max([U[name]] + [U[f] for f in U if f in str(model)])
     chain = of.tensors["k"].shape[-2] if "fp16" in str(model["pv"]) else 1
     return 24 * max(coarsest, float(model.get("exp_relative") or 0.0)) * max(1.0, chain / 8)
