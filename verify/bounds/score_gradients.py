@@ -126,13 +126,16 @@ def _upstream(
         converted = (1 + FORMATS[model.convert[0]].unit_roundoff(model.convert[1])) ** 2
     kappa = (1 + acc.kappa) * converted * growth - 1
     dp_error = kappa * size + (acc.eta + eta) * p.units
+    beyond = np.zeros(rows.count.shape, bool)
     if model.dp_format is not None:
         fmt = FORMATS[model.dp_format]
+        stored = rows.live & (np.abs(dp) + dp_error >= fmt.overflow_threshold)
+        beyond = np.any(stored, axis=2, keepdims=True)
         lost = fmt.underflow_unit() * p.units
         dp_error = dp_error + np.maximum(fmt.u * (np.abs(dp) + dp_error), lost)
     d, d_error, reach, slack = _delta(rows, variant, forward, p, do, dp, dp_error)
     over = ((1 + kappa) * size > largest_finite(model.gradients)).any(axis=2, keepdims=True)
-    over = over | (reach > FORMATS[model.softmax_format].largest)
+    over = over | beyond | (reach > FORMATS[model.softmax_format].largest)
     return _Upstream(
         dp, dp_error, d, d_error, (d_v + 4) * _U * size + slack, p.flags | {"G1": over | _g1(p)}
     )

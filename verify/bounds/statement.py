@@ -29,7 +29,7 @@ FLAGS = {
     "O7": "a partial sum of P V may exceed its accumulator",
     "O8": "P may exceed its format",
     "O9": "the output may exceed its format",
-    "G1": "dP or D may exceed its accumulator, or P formed again from the log-sum-exp overflow",
+    "G1": "dP or D may exceed its accumulator or format, or P formed from the log-sum-exp overflow",
     "G2": "dS may exceed the format in which it is stored",
     "G3": "a partial sum of a gradient may exceed its accumulator",
     "G4": "a gradient may exceed its format",

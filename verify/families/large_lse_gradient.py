@@ -29,7 +29,7 @@ def _inputs(fmt: Format, axes: Axes, level: int, draws: Draws) -> Arrays:
 def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention_backward":
         return
-    axes = Axes(16, 32, d=16)
+    axes = Axes(16, 33, d=16)
     for level in LEVELS:
         if plan.format.largest < 2.0**20 and abs(level) > 10000:
             continue
