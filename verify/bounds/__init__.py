@@ -113,7 +113,7 @@ def gradient_bound(
     Guarantee   see `attention_backward_bound_of_models`, `softmax_backward_bound_of_models`.
     Requires    the kernel follows one of the models; of a preset those of its backward pass.
     Special     see there.
-    Source      docs/theory/bounds.md, section 13.
+    Source      docs/theory/bounds.md, section 14.
     """
     variants = _variants(models)
     if isinstance(models, Preset) and models.backward:

@@ -41,7 +41,7 @@ def attention_backward_bound_of_models(
     Requires    what the model declares; D and O as the forward pass of the same model gives them.
     Special     rows without keys: 0.  A flag of a row reaches dK and dV of the keys that it sees.
                 `probable` is `total`.
-    Source      docs/theory/bounds.md, section 13.
+    Source      docs/theory/bounds.md, section 14.
     """
     do = inputs["do"].values
     names = gradient_names(operation.name, inputs.tensors)

@@ -46,7 +46,7 @@ def backward_p(rows: Rows, variant: Variant, forward: RowsBound) -> BackwardP:
                 rounded to backward_p_format: max(u (p + error), eta) more
     Requires    no flag of the forward pass, and no G1.
     Special     0 where not live.
-    Source      docs/theory/bounds.md, section 13.1.
+    Source      docs/theory/bounds.md, section 14.1.
     """
     model = variant.model
     found = _again(rows, variant, forward) if model.backward_p == "lse" else _kept(rows, variant)

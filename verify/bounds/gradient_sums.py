@@ -103,7 +103,7 @@ def summed(
     chunk       which of gradient_block counts (0 queries, 1 keys); operands: the format of the left
                 operand (ds_format by default); `alone`: plain additions, no products
     Special     no terms give 0.
-    Source      docs/theory/bounds.md, section 13.3.
+    Source      docs/theory/bounds.md, section 14.3.
     """
     single = FORMATS[model.softmax_format]
     eta = single.underflow_unit(flush=model.flush_to_zero)

@@ -71,7 +71,7 @@ def score_gradients(
                 stored  max(u (|dX| + E), eta) more, once or as often as the model says
     Requires    no flag of the forward pass, and none of G1, G2.
     Special     0 where not live.
-    Source      docs/theory/bounds.md, section 13.2.
+    Source      docs/theory/bounds.md, section 14.2.
     """
     model = variant.model
     up = _upstream(rows, variant, forward, p, do)

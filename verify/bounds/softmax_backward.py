@@ -37,7 +37,7 @@ def softmax_backward_bound_of_models(
     Requires    the forward output is kept as the model stores it (`output`) and P is made of it:
                 itself, or its exponential.
     Special     rows that the forward bound flags are flagged.
-    Source      docs/theory/bounds.md, section 13.4.
+    Source      docs/theory/bounds.md, section 14.4.
     """
     dy, p = inputs["dy"].values, parts.p[0, 0]
     make = _of_softmax if name == "softmax_backward" else _of_log_softmax

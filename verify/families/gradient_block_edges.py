@@ -21,10 +21,13 @@ LEVELS = (0, -20, -120)
 N_K = (1, 17, 24, 65)
 
 
-def _inputs(fmt: Format, axes: Axes, level: int, draws: Draws) -> Arrays:
+def _inputs(fmt: Format, axes: Axes, level: int, biased: bool, draws: Draws) -> Arrays:
     rows = rows_that_fit(fmt, axes, abs(level) * 64 + 129)
     units = near(draws, rows, axes.n_k, level * 64, 128)
-    return with_upstream({**exact_qk(fmt, axes, units), "v": draws.normal(axes.v)}, axes, draws)
+    found = {**exact_qk(fmt, axes, units), "v": draws.normal(axes.v)}
+    if biased:  # one bias for each key, shared by all queries
+        found["bias"] = draws.normal((axes.n_k,))
+    return with_upstream(found, axes, draws)
 
 
 def _cases(plan: Plan) -> Iterator[Case]:
@@ -37,12 +40,23 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 NAME,
                 f"S{level}",
                 axes,
-                partial(_inputs, plan.format, axes, level),
+                partial(_inputs, plan.format, axes, level, False),
                 operation=Operation(plan.operation),
                 smoke=n_k == 24 and level != 0,
                 extensive=n_k in (1, 65) and level == 0,
                 notes={"level": float(level)},
             )
+        axes = Axes(17, 24, d=16)
+        yield plan.attention(
+            NAME,
+            f"bias-S{level}",
+            axes,
+            partial(_inputs, plan.format, axes, level, True),
+            operation=Operation(plan.operation),
+            extras=("bias",),
+            extensive=level == -120,
+            notes={"level": float(level)},
+        )
 
 
 FAMILY = Family(

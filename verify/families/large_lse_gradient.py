@@ -48,7 +48,7 @@ FAMILY = Family(
     name=NAME,
     hypothesis="P is formed again from statistics that were rounded, or of another row.",
     effect="Models without normalised queries get gradients with a row-wise factor.",
-    source="Derived in docs/theory/bounds.md, section 13: an error of the LSE is a factor of the "
+    source="Derived in docs/theory/bounds.md, section 14: an error of the LSE is a factor of the "
     "row; Dao: FlashAttention-2, arXiv 2307.08691 (the log-sum-exp is what is stored).",
     cases=_cases,
     direction="backward",

@@ -23,8 +23,6 @@ def _inputs(axes: Axes, kind: str, draws: Draws) -> Arrays:
     v = draws.normal(axes.v)
     v = np.broadcast_to(v[..., :1, :], axes.v) if kind == "constant" else v + 64.0
     found = {"q": draws.normal(axes.q), "k": draws.normal(axes.k), "v": v}
-    if kind == "bias":
-        found["bias"] = draws.normal((axes.n_k,))
     return with_upstream(found, axes, draws)
 
 
@@ -32,14 +30,13 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention_backward":
         return
     axes = Axes(16, 32, d=16)
-    for kind in ("constant", "offset", "bias"):
+    for kind in ("constant", "offset"):
         yield plan.attention(
             NAME,
             kind,
             axes,
             partial(_inputs, axes, kind),
             operation=Operation(plan.operation),
-            extras=("bias",) if kind == "bias" else (),
             smoke=kind == "offset",
         )
 

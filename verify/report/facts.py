@@ -15,6 +15,7 @@ from typing import Any
 from verify.certificate import Certificate, Finding, Record
 from verify.formats import FORMATS
 from verify.judge import Verdict
+from verify.operation import OPERATIONS
 from verify.report.words import (
     NOT_CERTIFIABLE,
     STATUS,
@@ -27,7 +28,7 @@ from verify.report.words import (
 
 PROPERTY = "property:"
 SEED_CASE = "seed_case"
-_OPERATIONS = ("softmax", "log_softmax", "logsumexp", "attention")
+_OPERATIONS = OPERATIONS
 FORMAT_ORDER = ("fp16", "bf16", "fp32", "fp64", "e4m3", "e5m2")
 _PRECEDENCE = tuple(Verdict)
 
@@ -54,7 +55,9 @@ def _index(known: Sequence[str], item: str) -> tuple[int, str]:
 
 
 def name(certificate: Certificate) -> str:
-    return str(certificate.kernel["name"])
+    """The kernel's name; that of its gradients says so."""
+    backward = " (backward)" if certificate.direction == "backward" else ""
+    return f"{certificate.kernel['name']}{backward}"
 
 
 def operation(certificate: Certificate) -> str:
@@ -100,11 +103,12 @@ def _told_apart(names: list[str], more: list[str]) -> list[str]:
 
 def file_name(certificate: Certificate) -> str:
     """The file that a campaign writes for this certificate (`verify.campaign.file_stem`)."""
-    kernel = name(certificate)
+    kernel = str(certificate.kernel["name"])
     base = PurePath(kernel).name
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in base).strip("-")
     tag = "" if plain == kernel else "-" + hashlib.sha256(kernel.encode()).hexdigest()[:6]
-    return f"{plain}{tag}-{certificate.format}-{certificate.device}.json"
+    backward = "-backward" if certificate.direction == "backward" else ""
+    return f"{plain}{tag}{backward}-{certificate.format}-{certificate.device}.json"
 
 
 def reproduce(certificate: Certificate, case: str) -> str:

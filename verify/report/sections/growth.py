@@ -27,7 +27,9 @@ AXES = {"n": ("n_k", "n"), "d": ("d",)}
 UNITS = {
     "attention": "largest error / (u Σ P|v|)",
     "softmax": "largest error / (u truth)",
+    "gradient": "largest error / (u Σ of absolute terms of dQ)",
 }
+KINDS = {"attention": "attention", "attention_backward": "gradient"}
 MEANING = {"n": "number of keys n", "d": "head dimension d"}
 
 TEMPLATE = """
@@ -81,7 +83,9 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
     if not lines:
         return ""
     text = "; ".join(_told(t, found) for t, found in lines.items())
-    unit = UNITS["attention" if key[0] == "attention" else "softmax"]
+    unit = UNITS[
+        {"attention": "attention", "attention_backward": "gradient"}.get(key[0], "softmax")
+    ]
     title = f"Error against {MEANING[axis]}: {facts.group_title(key)}, {fmt}"
     caption = f"{facts.group_title(key).capitalize()}, {fmt}, {MEANING[axis]}; {words(family)}."
     return figure(
