@@ -83,9 +83,7 @@ def _chart(key: tuple[str, str], fmt: str, axis: str, certificates: Sequence[Cer
     if not lines:
         return ""
     text = "; ".join(_told(t, found) for t, found in lines.items())
-    unit = UNITS[
-        {"attention": "attention", "attention_backward": "gradient"}.get(key[0], "softmax")
-    ]
+    unit = UNITS[KINDS.get(key[0], "softmax")]
     title = f"Error against {MEANING[axis]}: {facts.group_title(key)}, {fmt}"
     caption = f"{facts.group_title(key).capitalize()}, {fmt}, {MEANING[axis]}; {words(family)}."
     return figure(
