@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 from tests.verify.report.factory import certificate, several
+from verify.certificate import Certificate
 from verify.judge import Verdict
 from verify.report.summary_json import entry, json_text
 
@@ -46,3 +47,10 @@ def test_what_cannot_run_says_why() -> None:
     assert skipped
     made = replace(plain, expected="unavailable", verdict=Verdict.INCONCLUSIVE, skipped=skipped)
     assert entry(made)["reason"] == "not available: no jax"
+
+
+def test_a_certificate_with_a_known_finding_is_valid() -> None:
+    """It can be read back from its file."""
+    made = next(c for c in several() if c.verdict is Verdict.FAIL)
+    known = replace(made, kernel={**made.kernel, "refuted": "it adds -65504"})
+    assert Certificate.from_json(known.to_json()).kernel["refuted"] == "it adds -65504"

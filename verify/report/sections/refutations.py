@@ -51,13 +51,21 @@ def extent(certificate: Certificate, verdict: Verdict) -> str:
     return f"{verdict} in {of}, in {plural(len(families), 'family', 'families')}: {named}."
 
 
+def standing(certificate: Certificate) -> str:
+    """That a refutation is known, and why; empty where it is news."""
+    if not facts.as_expected(certificate):
+        return ""
+    found = certificate.kernel.get("refuted")
+    return f"a known finding: {found}" if found else "as it must be"
+
+
 def _html(certificates: Sequence[Certificate]) -> str:
     cards = [
         {
             "title": title,
             "status": facts.record_status(record),
             "open": not facts.as_expected(certificate),
-            "expected": " (as it must be)" if facts.as_expected(certificate) else "",
+            "expected": f" ({told})" if (told := standing(certificate)) else "",
             "sentence": refutation.sentence(record),
             "extent": extent(certificate, record.verdict),
             "card": refutation.card(certificate, record),
@@ -74,8 +82,9 @@ def _markdown(certificates: Sequence[Certificate]) -> str:
     lines = ["### What is refuted, and by what", ""]
     for title, certificate, record in found[:MOST_IN_MARKDOWN]:
         status = facts.record_status(record).word
-        known = ", as it must be" if facts.as_expected(certificate) else ""
-        told = f"**{escape(title)}** ({status}{known}), {code(record.case)}: "
+        known = standing(certificate)
+        mark = f"{status}, {escape(known)}" if known else status
+        told = f"**{escape(title)}** ({mark}), {code(record.case)}: "
         lines.append(f"- {told}{escape(refutation.sentence(record))}  ")
         lines.append(f"  {code(facts.reproduce(certificate, record.case))}")
     rest = len(found) - MOST_IN_MARKDOWN
