@@ -53,6 +53,7 @@ LAYERS = [
     [
         "verify.reproducing",
         "verify.publishing",
+        "verify.front_page",
         "verify.selftest",
         "verify.session_report",
         "verify.grading",
