@@ -31,7 +31,8 @@ def _operator() -> Any:
     found = find_spec("executorch")
     assert found is not None
     folders = [Path(p) for p in found.submodule_search_locations or ()]
-    torch.ops.load_library(next(f / LIBRARY for f in folders if (f / LIBRARY).is_file()))
+    path = next(f / LIBRARY for f in folders if (f / LIBRARY).is_file())
+    torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     return torch.ops.llama.custom_sdpa
 
 
