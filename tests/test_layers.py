@@ -32,6 +32,7 @@ LAYERS = [
         "verify.timings",
         "verify.backing",
         "verify.sources",
+        "verify.operators",
         "verify.kernel",
         "verify.tensors_torch",
         "verify.autograd",

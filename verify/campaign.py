@@ -31,7 +31,7 @@ from verify.certificate import (
     write,
     write_atomically,
 )
-from verify.errors import IntegrityError, UsageError
+from verify.errors import IntegrityError, KernelError, UsageError
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
@@ -40,6 +40,7 @@ from verify.pipeline import Bench, examine
 from verify.properties import Trial, try_all
 from verify.sources import Guard
 from verify.waivers import Waiver, applied
+from verify.worker import Worker
 
 Progress = Callable[[int, int, Record], None]
 
@@ -206,7 +207,7 @@ def certify(
         planned=planned,
         records=records,
         skipped=skipped,
-        environment=environment(kernel),
+        environment={**environment(kernel), "libraries": _libraries(bench)},
         oracle={"tier": bench.oracle.route, "audited_rows": bench.oracle.audits},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 2),
@@ -266,6 +267,16 @@ def environment(kernel: Kernel) -> dict[str, Any]:
         "system": platform.system(),
         "worker": dict(kernel.environment),
     }
+
+
+def _libraries(bench: Bench) -> list[str]:
+    """What the kernel's process has loaded; empty where it is not ours, or does not answer."""
+    if not isinstance(bench.runner, Worker):
+        return []
+    try:
+        return bench.runner.libraries()
+    except KernelError:
+        return []
 
 
 class Journal:

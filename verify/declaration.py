@@ -70,6 +70,8 @@ class Declaration:
     score_limit      largest |score| that the kernel claims to handle (None: all)
     d                (smallest, largest) head dimension; d_multiple, n_multiple: it must be one
     rounding         'nearest' where every rounding is declared to be to nearest
+    calls            operators of other libraries that do a whole softmax or attention which it may
+                     call: words of their names, with commas, or 'none'; None: it says nothing
     """
 
     model: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
@@ -88,6 +90,7 @@ class Declaration:
     d_multiple: int = 1
     n_multiple: int = 1
     rounding: Literal["nearest"] | None = None
+    calls: str | None = None
     source: str = ""
 
     def to_json(self) -> dict[str, Any]:

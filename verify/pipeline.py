@@ -63,7 +63,8 @@ class Bench:
     """What examines a kernel: an oracle, a runner, and memories of what was computed.
 
     layout    how the inputs lie in memory (see `verify.tensors_torch.LAYOUTS`), or `extras-` and
-              the same for mask, bias and sinks only, or `filled`: fresh memory is filled with NaN
+              the same for mask, bias and sinks only, or `filled`: fresh memory is filled with NaN,
+              or `watched`: the answer tells of torch's operators
     bounds    bounds of the model that is being judged; forgotten from one kernel to the next
     limits    largest errors under the reference contracts (+inf where flagged), kept
     """

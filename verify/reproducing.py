@@ -145,7 +145,9 @@ def _differences(
     """What is not as it was: versions, machine, the kernel's own file."""
     then: dict[str, Any] = {**certificate.environment, **certificate.environment.get("worker", {})}
     today: dict[str, Any] = {**now, **now.get("worker", {})}
-    pairs = [(k, then.get(k), today.get(k)) for k in sorted(then) if k != "worker"]
+    pairs = [
+        (k, then.get(k), today.get(k)) for k in sorted(then) if k not in ("worker", "libraries")
+    ]
     pairs.append(
         ("kernel file", certificate.kernel["identity"].get("sha256"), identity.get("sha256"))
     )

@@ -61,6 +61,7 @@ class Answer:
     seconds  of the call, by the worker's clock
     alias    what an output shares its memory with (an input, an earlier output), or None
     device_seconds, peak_bytes   see `verify.stopwatch.Reading`
+    operators   torch operators that the call used, where it was watched
     """
 
     outputs: tuple[Output, ...]
@@ -68,6 +69,7 @@ class Answer:
     alias: str | None = None
     device_seconds: float | None = None
     peak_bytes: int | None = None
+    operators: tuple[str, ...] | None = None
 
 
 class Worker:
@@ -130,6 +132,12 @@ class Worker:
         kernels = self._request({"do": "list"}, START_SECONDS)["kernels"]
         return list(kernels)
 
+    def libraries(self) -> list[str]:
+        """Packages and files whose native code the worker has loaded."""
+        return [
+            str(name) for name in self._request({"do": "libraries"}, START_SECONDS)["libraries"]
+        ]
+
     def load(
         self, kernel: str, operation: str | None = None, direction: str | None = None
     ) -> dict[str, Any]:
@@ -184,6 +192,7 @@ class Worker:
             answer["alias"],
             answer.get("device_seconds"),
             answer.get("peak_bytes"),
+            None if answer.get("operators") is None else tuple(map(str, answer["operators"])),
         )
 
     # -- the arena ---------------------------------------------------------------------------

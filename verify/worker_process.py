@@ -65,6 +65,8 @@ def answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> 
     try:
         if request["do"] == "list":
             return {"kernels": _list()}
+        if request["do"] == "libraries":
+            return {"libraries": libraries()}
         if request["do"] == "load":
             kernel = load(request["kernel"], request.get("operation"), request.get("direction"))
             loaded[request["kernel"]] = kernel
@@ -165,7 +167,7 @@ class Loaded:
         if self.registration.tensors == "raw":
             keywords["outputs"] = request["shapes"]
         poison(request["sizes"], request["device"])
-        with _fresh_memory(self.registration.tensors, request["layout"]):
+        with _around(self.registration.tensors, request["layout"]) as seen:
             result, reading = timed(
                 lambda: self.function(*positional, **keywords),
                 request["device"],
@@ -183,8 +185,12 @@ class Loaded:
             answers.append(facts)
         alias = self._alias([address(t) for t in tensors.values()], outputs, address)
         return {
-            "outputs": answers, "returned": len(outputs), "alias": alias, **asdict(reading)
-        }  # fmt: skip
+            "outputs": answers,
+            "returned": len(outputs),
+            "alias": alias,
+            "operators": None if seen is None else sorted(seen),
+            **asdict(reading),
+        }
 
     def _alias(
         self,
@@ -209,19 +215,23 @@ class Loaded:
         return None
 
 
-def _fresh_memory(tensors: str, layout: str) -> AbstractContextManager[None]:
-    """Fill what torch allocates with NaN where that is asked for; nobody else has a way to."""
-    if tensors != "torch" or layout != "filled":
-        return nullcontext()
-    from verify.tensors_torch import filled_memory
+def _around(tensors: str, layout: str) -> AbstractContextManager[set[str] | None]:
+    """What a call is run in: 'filled' memory, or 'watched' operators; only torch has a way to."""
+    if tensors == "torch" and layout == "filled":
+        from verify.tensors_torch import filled_memory
 
-    return filled_memory()
+        return filled_memory()
+    if tensors == "torch" and layout == "watched":
+        from verify.operators import watched
+
+        return watched()
+    return nullcontext()
 
 
 def _layout(request: dict[str, Any], name: str) -> str:
     """How a tensor lies in memory; `extras-...` is about masks, biases and sinks only."""
     layout = str(request["layout"])
-    if layout == "filled":
+    if layout in ("filled", "watched"):
         return "contiguous"
     if not layout.startswith("extras-"):
         return layout
@@ -424,6 +434,29 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
+
+
+def libraries() -> list[str]:
+    """What native code this process has loaded: packages, and files that belong to none.
+
+    Special     empty where the system does not tell (it is Linux that does).
+    """
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    paths = {line.split(maxsplit=5)[5] for line in lines if line.count(" ") >= 5 and ".so" in line}
+    return sorted({_owner(path) for path in paths} - {""})
+
+
+def _owner(path: str) -> str:
+    """The package of a shared library, else its file name; nothing for Python's own and libc."""
+    for folder in ("site-packages/", "dist-packages/"):
+        _, found, rest = path.partition(folder)
+        if found:
+            return rest.partition("/")[0].removesuffix(".libs")
+    system = path.startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
+    return "" if system or path.startswith(sys.base_prefix) else Path(path).name
 
 
 _ENVIRONMENT: dict[str, Any] = {}

@@ -40,14 +40,15 @@ def right(name: str, summary: str, operation: str = "attention", **more: Any) ->
     return kernel(name=f"right-{name}", operation=operation, summary=summary, factory=True, **more)
 
 
-def cheat(name: str, summary: str) -> Callable[[F], F]:
-    """Register a softmax that games its judge and must be caught."""
-    return kernel(name=f"cheat-{name}", operation="softmax", summary=summary, expected="fail")
+def cheat(name: str, summary: str, operation: str = "softmax", **declared: Any) -> Callable[[F], F]:
+    """Register a kernel that games its judge and must be caught."""
+    name = f"cheat-{name}"
+    return kernel(name=name, operation=operation, summary=summary, expected="fail", **declared)
 
 
-def twin(name: str, summary: str) -> Callable[[F], F]:
-    """Register the honest twin of a cheat, a softmax that must pass."""
-    return kernel(name=f"right-{name}", operation="softmax", summary=summary)
+def twin(name: str, summary: str, operation: str = "softmax", **declared: Any) -> Callable[[F], F]:
+    """Register the honest twin of a cheat, which must pass."""
+    return kernel(name=f"right-{name}", operation=operation, summary=summary, **declared)
 
 
 def honest(algorithm: Attention, **claims: Any) -> Kernel:

@@ -23,7 +23,7 @@ def test_every_cheat_is_expected_to_fail_and_says_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("fmt", ["fp16", "bf16", "fp32"])
-@pytest.mark.parametrize("name", sorted(set(TWINS.values())))
+@pytest.mark.parametrize("name", sorted(set(TWINS.values()) - {"right-by-hand"}))
 def test_honest_twins_are_right_twice_and_leave_their_input_alone(name: str, fmt: str) -> None:
     kernel, found = find(name)
     assert found.expected == "pass"
