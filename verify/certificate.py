@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from verify.errors import CertificateError, UsageError
+from verify.evidence import WAYS
 from verify.judge import Verdict, worst
 from verify.operation import Direction, direction_of
 
@@ -258,6 +259,10 @@ def recheck(certificate: Certificate) -> list[str]:
         if r.verdict is Verdict.FAIL and r.check == "bound" and not f.error > f.bound:
             wrong.append(f"{r.case}: FAIL with error {f.error:g} within the bound {f.bound:g}")
     accounted = len(certificate.records) + len(certificate.skipped)
+    if certificate.evidence and (
+        WAYS[certificate.evidence["way"]].isolation != certificate.isolation
+    ):
+        wrong.append("the way of the evidence and the isolation contradict each other")
     if certificate.commitment not in (None, commitment(certificate.seed)):
         wrong.append("the seed is not the one that was committed to")
     if accounted != certificate.planned:

@@ -15,6 +15,11 @@ def from_memory(
 ) -> Any:
     """An array over the arena: a view, not a copy; other layouts as `tensors_torch` has them."""
     plain = _plain(memory, tensor)
+    return laid_out(plain, layout, False if plain.dtype == np.bool_ else np.nan)
+
+
+def laid_out(plain: Any, layout: str, hole: Any) -> Any:
+    """The same elements in a layout of their own storage; `hole` lies where no element does."""
     if plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
         return plain
     if layout == "expanded":
@@ -24,7 +29,7 @@ def from_memory(
         return np.ascontiguousarray(plain.swapaxes(first, second)).swapaxes(first, second)
     step = 2 if layout == "sliced" else 1
     shape = (*plain.shape[:-2], 2 * plain.shape[-2] + 1, plain.shape[-1])
-    room = np.full(shape, False if plain.dtype == np.bool_ else np.nan, plain.dtype)
+    room = np.full(shape, hole, plain.dtype)
     chosen = room[..., 1 : 1 + step * plain.shape[-2] : step, :]
     chosen[...] = plain
     return chosen

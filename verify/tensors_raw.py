@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.tensor_files import container
+from verify.tensors_numpy import laid_out
 
 
 @dataclass(frozen=True)
@@ -24,22 +25,8 @@ def from_memory(
 ) -> Raw:
     """Bits over the arena: a view, not a copy; other layouts as `tensors_torch` has them."""
     plain = _plain(memory, tensor)
-    if tensor["format"] == "bool" or plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
-        return Raw(tensor["format"], plain)
-    if layout == "transposed":
-        first, second = (1, 2) if plain.ndim == 4 else (0, 1)
-        moved = np.ascontiguousarray(plain.swapaxes(first, second)).swapaxes(first, second)
-        return Raw(tensor["format"], moved)
-    step = 2 if layout == "sliced" else 1
-    rows = plain.shape[-2]
-    room = np.full((*plain.shape[:-2], 2 * rows + 1, plain.shape[-1]), -1, _signed(plain.dtype))
-    chosen = room.view(plain.dtype)[..., 1 : 1 + step * rows : step, :]
-    chosen[...] = plain
-    return Raw(tensor["format"], chosen)
-
-
-def _signed(kind: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(f"i{kind.itemsize}")
+    hole = 0 if tensor["format"] == "bool" else np.iinfo(plain.dtype).max  # all ones: a NaN
+    return Raw(tensor["format"], laid_out(plain, layout, hole))
 
 
 def _plain(memory: memoryview, tensor: dict[str, Any]) -> NDArray[Any]:

@@ -87,6 +87,7 @@ def test_forged_certificate_does_not_recheck(certificates: list[Certificate]) ->
     assert recheck(replace(naive, records=turned))
     assert recheck(replace(naive, records=naive.records[1:]))
     assert recheck(replace(naive, verdict=Verdict.PASS))
+    assert recheck(replace(naive, isolation="computed elsewhere"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from verify.certificate import Certificate, Finding, Record
+from verify.evidence import IN_WORKER, Way
 from verify.formats import FORMATS
 from verify.judge import Verdict
 from verify.operation import OPERATIONS
@@ -99,6 +100,16 @@ def titles(certificates: Sequence[Certificate]) -> list[str]:
 def _told_apart(names: list[str], more: list[str]) -> list[str]:
     counts = Counter(names)
     return [f"{n}, {m}" if counts[n] > 1 else n for n, m in zip(names, more, strict=True)]
+
+
+def ways(certificates: Sequence[Certificate]) -> list[tuple[Way, list[str]]]:
+    """The ways by which outputs came, other than from a Python function; with the titles."""
+    found: dict[Way, list[str]] = defaultdict(list)
+    for title, c in zip(titles(certificates), certificates, strict=True):
+        if c.evidence is not None and c.evidence["way"] not in (IN_WORKER, "in-process"):
+            told = c.evidence
+            found[Way(told["meaning"], tuple(told["cannot_prove"]), c.isolation)].append(title)
+    return list(found.items())
 
 
 def file_name(certificate: Certificate) -> str:

@@ -272,6 +272,20 @@ def test_limits_name_what_was_run_in_process_and_by_smoke() -> None:
     assert "Other inputs may" in text
 
 
+def test_limits_and_summary_name_the_way_of_the_evidence() -> None:
+    from verify.evidence import statement
+
+    for way, named in (("graded outputs", "computed elsewhere"), ("C ABI", "shared library")):
+        other = certificate("theirs", evidence=statement(way))
+        text = " ".join(not_proved.limits([certificate("mine"), other]))
+        assert "theirs fp16" in text
+        assert named in text
+        assert "This cannot prove that" in text or "This cannot prove who" in text
+        assert verdict.SECTION.markdown is not None
+        assert named in verdict.SECTION.markdown([other])
+    assert facts.ways([certificate("mine", evidence=statement("in worker"))]) == []
+
+
 def test_file_names_are_those_of_the_campaign() -> None:
     from verify.campaign import file_stem
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verify.certificate import Certificate
-from verify.evidence import IN_WORKER
 from verify.judge import Verdict
 from verify.report import facts
 from verify.report.section import Section
@@ -68,14 +67,9 @@ def _of_this_set(certificates: Sequence[Certificate]) -> list[str]:
 
 def _of_ways(certificates: Sequence[Certificate]) -> list[str]:
     """What each way by which outputs came cannot prove, with the certificates that it concerns."""
-    concerned: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for title, c in zip(facts.titles(certificates), certificates, strict=True):
-        if c.evidence is not None and c.evidence["way"] not in (IN_WORKER, "in-process"):
-            key = (c.evidence["meaning"], tuple(c.evidence["cannot_prove"]))
-            concerned.setdefault(key, []).append(title)
     return [
-        f"{', '.join(titles)}: {meaning}. This cannot prove {'; nor '.join(limits)}."
-        for (meaning, limits), titles in concerned.items()
+        f"{', '.join(titles)}: {way.meaning}. This cannot prove {'; nor '.join(way.cannot_prove)}."
+        for way, titles in facts.ways(certificates)
     ]
 
 

@@ -152,7 +152,8 @@ def _html(certificates: Sequence[Certificate]) -> str:
 
 def _markdown(certificates: Sequence[Certificate]) -> str:
     good, head, detail = headline(certificates)
-    return f"## {'✅' if good else '❌'} attncert: {escape(head)}\n\n{escape(detail)}"
+    told = [detail, *(f"{', '.join(t)}: {way.meaning}." for way, t in facts.ways(certificates))]
+    return f"## {'✅' if good else '❌'} attncert: {escape(head)}\n\n{escape(' '.join(told))}"
 
 
 SECTION = Section(10, "Verdict", _html, _markdown)
