@@ -19,7 +19,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from references.enclosure import FINITE, Enclosure
+from references.enclosure import ANYTHING, FINITE, Enclosure
 from verify.metrics import ErrorInterval, output_classes
 
 Array = NDArray[np.float64]
@@ -98,11 +98,12 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
     Guarantee   FAIL only where no real number of the enclosure is within the bound, or where the
                 class of the output is none that the truth allows.
     """
+    ignored = limits.ignored | (truth.classes == ANYTHING)  # the truth specifies nothing there
     allowed = (output_classes(values) & truth.classes) != 0
     excused = limits.excused & ((truth.classes & FINITE) != 0)
-    wrong_class = ~allowed & ~excused & ~limits.ignored
-    unknown = ((truth.classes & FINITE) != 0) & ~np.isfinite(truth.radius) & ~limits.ignored
-    numeric = allowed & error.comparable & ~limits.flagged & ~limits.ignored
+    wrong_class = ~allowed & ~excused & ~ignored
+    unknown = ((truth.classes & FINITE) != 0) & ~np.isfinite(truth.radius) & ~ignored
+    numeric = allowed & error.comparable & ~limits.flagged & ~ignored
     # `not (error <= bound)`: a NaN in either must not read as agreement.
     within = numeric & (error.upper <= limits.bound)
     beyond = numeric & (error.lower > limits.bound)
@@ -111,7 +112,7 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
     vacuous = within & (limits.bound >= signal) & (limits.bound > 0)
     judged = within & ~vacuous
     special = (
-        allowed & ~error.comparable & ~unknown & ~limits.ignored
+        allowed & ~error.comparable & ~unknown & ~ignored
     )  # NaN or infinity exactly where it must be
     ratio = _ratio(error.upper, limits.bound, numeric)
     fail = wrong_class | beyond
@@ -120,8 +121,8 @@ def judge(values: Array, truth: Enclosure, error: ErrorInterval, limits: Limits)
         "judged": int(judged.sum() + special.sum()),
         "failed": int(fail.sum()),
         "inconclusive": int(undecided.sum()),
-        "flagged": int(((limits.flagged | limits.ignored) & ~wrong_class).sum()),
-        "unspecified": int((limits.ignored & ~wrong_class).sum()),
+        "flagged": int(((limits.flagged | ignored) & ~wrong_class).sum()),
+        "unspecified": int((ignored & ~wrong_class).sum()),
         "vacuous": int(vacuous.sum()),
         "suspect": int((numeric & ~beyond & (error.lower > limits.probable)).sum()),
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from references import exact, fast
-from references.enclosure import ARB, Array, AttentionTruth
+from references.enclosure import ARB, Array, AttentionGradients, AttentionTruth
 
 D = 64
 Work = Callable[[], object]
@@ -40,6 +40,19 @@ class Head:
         s -= s.max(axis=1, keepdims=True)
         np.exp(s, out=s)
         return np.asarray(s @ self.v / s.sum(axis=1, keepdims=True))
+
+    def backward(self, do: Array) -> tuple[Array, Array, Array]:
+        """dQ, dK, dV in plain float64."""
+        s = self.q @ self.k.T
+        s *= D**-0.5
+        s -= s.max(axis=1, keepdims=True)
+        np.exp(s, out=s)
+        s /= s.sum(axis=1, keepdims=True)
+        ds = do @ self.v.T
+        ds -= np.einsum("ij,ij->i", s, ds)[:, None]
+        ds *= s
+        ds *= D**-0.5
+        return ds @ self.k, ds.T @ self.q, s.T @ do
 
 
 def draw(name: str, n: int, factor: float = 1.0, outlier: bool = False) -> Head:
@@ -150,6 +163,26 @@ def _worst(head: Head) -> float:
     return float(np.log2((truth.output.radius / truth.magnitude).max()))
 
 
+def gradients(name: str, n: int, must: float, aim: float, rounds: int) -> Line:
+    """dQ, dK, dV over the same in plain float64 (which makes the forward pass again, as we do)."""
+    from references.fast.threads import one_blas_thread
+
+    head = draw(name, n)
+    do = draw(name, n + 1).v[:n]
+    q, k, v, upstream = (x[None, None] for x in (head.q, head.k, head.v, do))
+
+    def mine() -> AttentionGradients:
+        return fast.attention_gradients(q, k, v, upstream)
+
+    with one_blas_thread():
+        found = mine()
+        times = medians([mine, lambda: head.backward(do)], rounds, time.process_time)
+    radii = (part.radius / found.magnitude[name] for name, part in found.parts().items())
+    worst = float(np.log2(max(float(x.max()) for x in radii)))
+    note = f"{times[0] * 1e3:.2f} ms against {times[1] * 1e3:.2f} ms; radius 2^{worst:.1f}"
+    return Line(f"gradients, {name}, n = {n}", times[0] / times[1], must, aim, note=note)
+
+
 def adversarial(rounds: int) -> Line:
     """The slowest of large scores and an outlier channel, over the plain case of the format."""
     from references.fast.threads import one_blas_thread
@@ -203,6 +236,8 @@ def main() -> None:
         print(against_numpy(name, 1024, must, aim, rounds).text(), flush=True)
     print(against_numpy("float16", 64, 8, 3, 40 * rounds).text(), flush=True)
     print(against_numpy("float32", 64, 8, 3, 40 * rounds).text(), flush=True)
+    for name in ("float16", "float32"):
+        print(gradients(name, 1024, 8, 4, rounds).text(), flush=True)
     for line in (adversarial(rounds), against_mpmath(2), two_threads(rounds)):
         print(line.text(), flush=True)
 

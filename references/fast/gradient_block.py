@@ -101,9 +101,9 @@ def backward(
         reference = np.maximum(reference, extras.sink)
     p, weight, total = _weights(scores, reference, view, extras.sink)
     ds, error, biggest = _products(upstream.do[rows], values, view, n)
-    empty = scores.seen == 0
-    sound = (scores.error < DOMAIN) & (total[0] > LEAST_SUM) & (total[0] < np.inf) | empty
-    total[:, ~sound | (total[0] <= 0.0)] = [[1.0], [0.0]]
+    nothing = (scores.seen == 0) & (weight is None)
+    sound = (scores.error < DOMAIN) & (total[0] > LEAST_SUM) & (total[0] < np.inf) | nothing
+    total[:, ~sound | nothing] = [[1.0], [0.0]]
     mean, shift = np.empty((3, r)), np.empty((3, r))
     normalise(*p, *ds, n, total, mean)
     shift[:2] = _difference(dlse, mean)
@@ -112,7 +112,8 @@ def backward(
     if weight is not None:
         sink = np.empty((3, r))
         sink_terms(weight, total, shift, sink)
-    negligible = np.count_nonzero(p[0].reshape(n, r) > 0.0, axis=0) < scores.seen
+    weighed = np.count_nonzero(p[0].reshape(n, r) > 0.0, axis=0)
+    negligible = weighed < scores.seen
     size = scratch("F", n * r)
     differentiate(*p, *ds, n, shift, size)
     dt = ds
@@ -120,7 +121,7 @@ def backward(
         dt = scratch("dt", n * r), scratch("dt low", n * r)
         damp(*ds, *slopes, n * r, *dt)
     relative_p = (2.0 * scores.error + (5.0 * n + 64.0) * U * U) * ABOVE
-    moved = np.where(empty | (error == 0.0), 0.0, error / shift[2])
+    moved = np.where((weighed == 0) | (error == 0.0), 0.0, error / shift[2])
     relative_ds = (2.0 * relative_p + 2.0 * moved + 2.0**-98 + (5.0 * n + 64.0) * U * U) * ABOVE
     relative_dt = relative_ds + slope_error
     left = np.logical_not(sound & (relative_dt <= limit) & np.isfinite(shift[2]))

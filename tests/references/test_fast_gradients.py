@@ -100,6 +100,20 @@ def test_rows_that_the_fast_tier_cannot_make_are_added_by_arb() -> None:
     assert (first.dk.tier == FAST).all()
 
 
+@pytest.mark.parametrize("sink", [2.0**100, -(2.0**100), 500.0, -500.0])
+def test_sinks_far_from_the_scores_agree_with_arb(sink: float) -> None:
+    """All weight on the sink, or none; rows without keys, whose sink weighs 1; by the fast tier."""
+    q, k, v, do = _tensors(heads=1, n_q=6, n_k=4)
+    dlse, mask = _normal(9, 1, 1, 6), np.arange(6)[:, None] > 2
+    options: dict[str, Any] = {"sinks": np.array([sink]), "mask": mask, "dlse": dlse}
+    first, second = (route.attention_gradients(q, k, v, do, **options) for route in (fast, arb))
+    assert _disagreements(first, second) == []
+    if abs(sink) < 1000:
+        assert (first.dq.tier != ARB).all()
+    assert first.dsinks is not None
+    assert first.dsinks.hi[0] != 0.0
+
+
 def test_sums_that_three_slices_do_not_hold_take_four() -> None:
     """A key column far below the others, on which dS is largest: four slices, not Arb."""
     q, k, v, do = _tensors(heads=1, n_q=64, n_k=64)

@@ -1,4 +1,4 @@
-"""Gradients against central differences of the definition at 600 bits."""
+"""Gradients against central differences of the definition at 440 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from references import exact
 from references.enclosure import ANYTHING, FINITE, NAN, NON_FINITE, Array
 from tests.references.gradient_cases import OPTIONS, central_differences, make, outside, rational
 
-# The differences are wrong by about step^2 = 2^-200 and 2^-500 / step.
+# The differences are wrong by about step^2 = 2^-200 and 2^-430 / step.
 SLACK = Fraction(1, 2**180)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from references.enclosure import FINITE, NAN, POSITIVE_INFINITY, Enclosure
+from references.enclosure import ANYTHING, FINITE, NAN, POSITIVE_INFINITY, Enclosure
 from verify import pipeline
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.metrics import error_interval
@@ -59,6 +59,14 @@ def test_bound_inside_the_error_interval_is_inconclusive() -> None:
 def test_infinite_radius_is_inconclusive() -> None:
     """Where the oracle knows nothing, no verdict is given."""
     assert verdict([1.0], enclosure([1.0], radius=np.inf), 10.0).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("value", [1.0, np.nan, np.inf])
+def test_unspecified_truth_accepts_every_class_and_is_out_of_scope(value: float) -> None:
+    """A gradient at an infinite score: no verdict is owed, and nothing is called inconclusive."""
+    found = verdict([value], enclosure([0.0], radius=np.inf, classes=ANYTHING), 1.0)
+    assert found.verdict is Verdict.OUT_OF_SCOPE
+    assert found.counts["unspecified"] == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
