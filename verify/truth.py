@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 import references
 from references.decompose import Decomposition, decompose, decompose_softmax
-from references.enclosure import FINITE, NAN, POSITIVE_INFINITY, TIERS, AttentionTruth, Enclosure
+from references.enclosure import (
+    FINITE,
+    NAN,
+    POSITIVE_INFINITY,
+    TIERS,
+    AttentionGradients,
+    AttentionTruth,
+    Enclosure,
+)
 from verify.case import Inputs
 from verify.declaration import Declaration
 from verify.errors import OracleError
@@ -24,6 +32,7 @@ from verify.operation import Operation
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
+SMALL = 2**13  # products of a call whose gradients are audited as a whole
 # 1/ln 2 as the sum of two float64 numbers; the rest is below 2^-108.
 LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
@@ -145,6 +154,7 @@ class Oracle:
                 q, k, v, options = _arguments(operation, inputs)
                 do = inputs["do"].values
                 found = references.attention_gradients(q, k, v, do, tier=self.tier, **options)
+                self._audit_gradients(operation, inputs, found)
                 parts, magnitudes = found.parts(), found.magnitude
                 return Truth(
                     parts["dq"], magnitude=magnitudes["dq"], gradients=parts, magnitudes=magnitudes
@@ -152,6 +162,7 @@ class Oracle:
             x, dy = inputs["x"].values, inputs["dy"].values
             function = getattr(references, f"{operation.forward.name}_gradient")
             dx: Enclosure = function(x, dy, tier=self.tier)
+            self._audit_row_gradient(operation, x, dy, dx, inputs.digest)
             return Truth(dx, gradients={"dx": dx})
 
         return self._once(("gradients", operation, inputs.digest), compute)
@@ -237,6 +248,50 @@ class Oracle:
         require_overlap(found.output[row], exact.output[row], what)
         require_overlap(found.lse[row], exact.lse[row], what)
         self.audits += 1
+
+    def _audit_row_gradient(
+        self, operation: Operation, x: Array, dy: Array, found: Enclosure, digest: str
+    ) -> None:
+        if not self.audit or self.tier == "exact" or 0 in x.shape or x.shape[1] > 4096:
+            return
+        first = int(digest[:12], 16) % x.shape[0]
+        row = slice(first, first + 1)
+        function = getattr(references, f"{operation.forward.name}_gradient")
+        exact: Enclosure = function(x[row], dy[row], tier="exact")
+        what = f"gradient of {operation.forward.name}, row {first}: {self.tier} and mpmath"
+        require_overlap(found[row], exact, what)
+        self.audits += 1
+
+    def _audit_gradients(
+        self, operation: Operation, inputs: Inputs, found: AttentionGradients
+    ) -> None:
+        """dq of one row, from the keys that it sees; of a small call also dk and dv."""
+        q, k, v, options = _arguments(operation, inputs)
+        do, n_k = inputs["do"].values, k.shape[2]
+        if not self.audit or self.tier == "exact" or 0 in q.shape or not 0 < n_k <= 512:
+            return
+        at = int(inputs.digest[:12], 16) % (q.size // q.shape[3])
+        b, h, i = (int(x) for x in np.unravel_index(at, q.shape[:3]))
+        if not found.dq.finite[b, h, i].all():
+            return
+        kv = h * k.shape[1] // q.shape[1]
+        one, keys = (slice(b, b + 1), slice(h, h + 1), slice(i, i + 1)), (b, kv)
+        row: dict[str, Any] = {name: options.get(name) for name in ("scale", "softcap")}
+        row["mask"] = self.decomposition(operation, inputs).visible[one]
+        if "bias" in options:
+            row["bias"] = np.broadcast_to(options["bias"], (*q.shape[:3], n_k))[one]
+        if "sinks" in options:
+            row["sinks"] = options["sinks"][h : h + 1]
+        exact = references.attention_gradients(
+            q[one], k[keys][None, None], v[keys][None, None], do[one], tier="exact", **row
+        )
+        what = f"gradients, row {(b, h, i)}: {self.tier} and mpmath"
+        require_overlap(found.dq[one], exact.dq, what)
+        self.audits += 1
+        if q.size // q.shape[3] * n_k * max(q.shape[3], v.shape[3]) <= SMALL:
+            whole = references.attention_gradients(q, k, v, do, tier="exact", **options)
+            for name, part in whole.parts().items():
+                require_overlap(found.parts()[name], part, f"{name}: {self.tier} and mpmath")
 
 
 def decomposed(
