@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from verify.certificate import Certificate, check_schema, recheck
+from verify.cli import main
 from verify.errors import CertificateError, UsageError
 from verify.exporting import Corpus, export, read_index
 from verify.grading import Grading, grade_all
@@ -329,3 +330,44 @@ def test_bits_of_a_file_are_those_of_the_case(folders: tuple[Path, Path]) -> Non
     tensors = load_file(folders[0] / entry["inputs"])
     for name in "qkv":
         assert np.array_equal(tensors[name].double().numpy(), case.build()[name].values)
+
+
+def run(*arguments: str) -> int:
+    """The command in this process: its exit status."""
+    try:
+        main(list(arguments))
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def test_commands_export_and_grade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The front doors: what they print, and 2, 4, 0 and 1 for what comes back."""
+    monkeypatch.chdir(tmp_path)
+    options = ("--dtype", "fp16", "--profile", "smoke", "--family", "seed_case")
+    assert run("export", "corpus", "--operation", "softmax", *options) == 0
+    assert "then attncert grade corpus OUTPUTS" in capsys.readouterr().out
+    outputs = Path("outputs")
+    outputs.mkdir()
+    (outputs / "outputs.json").write_text(json.dumps({"corpus": "0" * 64}))
+    assert run("grade", "corpus", "outputs") == 2
+    assert "answers corpus 0000" in capsys.readouterr().err
+    digest = read_index(Path("corpus"))[1]["corpus"]
+    (outputs / "outputs.json").write_text(json.dumps({"corpus": digest}))
+    assert run("grade", "corpus", "outputs") == 4
+    assert "cases have no outputs" in capsys.readouterr().err
+    answer(Path("corpus"), outputs)
+    assert run("grade", "corpus", "outputs") == 0
+    told = capsys.readouterr().out
+    assert "model flash" in told
+    assert "evidence: graded outputs" in told
+    Path("attncert.toml").write_text(
+        'kernel = "elsewhere"\nmodel = "single"\n[[waivers]]\nfamily = "seed_case"\n'
+        'reason = "none"\nowner = "Ada"\nexpires = 2999-01-01\n'
+    )
+    assert run("grade", "corpus", "outputs", "--config", "attncert.toml") == 1
+    captured = capsys.readouterr()
+    assert "model single" in captured.out
+    assert "the waiver of Ada for family seed_case is no longer needed" in captured.err
