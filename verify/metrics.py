@@ -164,6 +164,22 @@ def _histogram(ulps: Array) -> list[int]:
     return [int(c) for c in counts]
 
 
+def detectable(bound: Array, error: ErrorInterval, truth: Enclosure, use: Mask) -> float | None:
+    """The smallest relative error that a run would have shown, had every output been off by it.
+
+    Shapes      all of the output's shape; `use`: elements that the bound is about.
+    Guarantee   an error of eps |truth| added to the output, for any eps above the result, exceeds
+                the bound in some element (apart from rounding what was added to the format).
+    Special     None where no element has a finite truth other than 0 and a finite bound.
+    """
+    usable = use & truth.finite & error.comparable & (truth.hi != 0) & np.isfinite(bound)
+    if not usable.any():
+        return None
+    with np.errstate(over="ignore"):
+        sizes = (bound[usable] + error.upper[usable]) / np.abs(truth.hi[usable])
+    return float(sizes.min()) * (1 + 2.0**-40)
+
+
 def row_sum_defect(values: Array) -> float | None:
     """Largest |sum_j P_j - 1| over finite rows of a softmax output (rows, n)."""
     finite = np.isfinite(values).all(axis=-1)

@@ -29,7 +29,7 @@ from verify.evidence import WAYS
 from verify.formats import BINARY32, FORMATS, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
-from verify.metrics import error_interval, measure, row_sum_defect
+from verify.metrics import ErrorInterval, detectable, error_interval, measure, row_sum_defect
 from verify.operation import Operation, gradient_names
 from verify.truth import Oracle, Truth, decomposed
 from verify.worker import Answer, Output
@@ -359,6 +359,7 @@ def decide(
     first, first_error, _ = judged[0]
     output = first.output
     metrics = measure(output.values, truth.output, first_error, output.format, truth.magnitude)
+    metrics |= _power(first, first_error)
     if operation.name == "softmax":
         metrics["row_sum_defect"] = row_sum_defect(output.values)
     return Record(
@@ -380,6 +381,15 @@ def decide(
         sample=sample(output, truth.output),
         tier=truth.tier,
     )
+
+
+def _power(part: Part, error: ErrorInterval) -> dict[str, Any]:
+    """The smallest uniform relative error that this case would refute, and would mark SUSPECT."""
+    use = ~(part.limits.flagged | part.limits.ignored)
+    return {
+        "refutes_from": detectable(part.limits.bound, error, part.truth, use),
+        "suspects_from": detectable(part.limits.probable, error, part.truth, use),
+    }
 
 
 def score_range(operation: Operation, inputs: Inputs, oracle: Oracle) -> tuple[float, float] | None:
