@@ -325,13 +325,27 @@ def parts_of(
     return parts
 
 
+def _reached(name: str, rows: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Elements of a gradient that unspecified rows (batch, heads, n_q) reach: dQ of the row, dK and
+    dV of its kv head, and all of what is shared by heads or batches."""
+    if name == "dq":
+        return np.broadcast_to(rows[..., None], shape)
+    if name in ("dk", "dv"):
+        batch, kv_heads = shape[:2]
+        grouped = np.asarray(rows.reshape(batch, kv_heads, -1).any(axis=2))
+        return np.broadcast_to(grouped[..., None, None], shape)
+    return np.full(shape, bool(rows.any()))
+
+
 def _gradient(name: str, output: Output, truth: Truth, limit: Bound, shifted: bool) -> Part:
     """A gradient; a missing shift excuses nothing (see `output_limits`)."""
     bound = limit.others.get(name, limit)
     excused = bound.flagged if shifted else np.zeros_like(bound.flagged)
-    nothing = np.zeros_like(bound.flagged)
+    ignored = np.zeros_like(bound.flagged)
+    if truth.unspecified is not None:
+        ignored |= _reached(name, truth.unspecified, ignored.shape)
     signal = truth.magnitudes.get(name)
-    limits = Limits(bound.total, bound.probable, bound.flagged, excused, nothing, signal)
+    limits = Limits(bound.total, bound.probable, bound.flagged, excused, ignored, signal)
     return Part(name, output, truth.gradients[name], limits, bound)
 
 

@@ -92,7 +92,8 @@ class Oracle:
     def truth(self, operation: Operation, inputs: Inputs, declared: Declaration) -> Truth:
         """The truth of a case for a kernel with these declarations."""
         if operation.backward:
-            return self._gradients(operation, inputs)
+            gradients = self._gradients(operation, inputs)
+            return self._leaking(gradients, operation, inputs, declared)
         if operation.name != "attention":
             return self._softmax(operation, inputs)
         found = self._attention(operation, inputs, self.tier)
@@ -147,6 +148,21 @@ class Oracle:
             return decomposed(operation, inputs, queries)
         key = ("decomposition", operation.forward, inputs.digest)
         return self._once(key, lambda: decomposed(operation, inputs))
+
+    def _leaking(
+        self, found: Truth, operation: Operation, inputs: Inputs, declared: Declaration
+    ) -> Truth:
+        """Rows that a declaration takes out: those that see nothing of a NaN, an infinity, or of a
+        product that overflows, which the kernel declares may leak from under a mask."""
+        if not operation.is_attention or declared.masked_nonfinite != "leaks":
+            return found
+        visible = self.decomposition(operation, inputs).visible
+        rows = _hidden_nonfinite(visible, inputs) | self._hidden_overflow(operation, inputs)
+        with np.errstate(invalid="ignore", over="ignore"):
+            v = np.repeat(np.abs(inputs["v"].values), visible.shape[1] // inputs["v"].shape[1], 1)
+            size = np.abs(inputs["do"].values) @ v.swapaxes(2, 3)
+        rows |= np.asarray((~visible & ~(size <= BINARY32.largest / 2)).any(axis=-1))
+        return replace(found, unspecified=rows)
 
     def _gradients(self, operation: Operation, inputs: Inputs) -> Truth:
         def compute() -> Truth:

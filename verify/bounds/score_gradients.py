@@ -113,7 +113,9 @@ def _upstream(
     growth = (1 + u) ** roundings(rows, variant)
     values = np.swapaxes(rows.values, 1, 2)
     d_v = do.shape[2]
-    dp, size = do @ values, np.abs(do) @ np.abs(values)
+    # what lies behind a mask takes no part, however large it is
+    dp = np.where(rows.live, do @ values, 0.0)
+    size = np.where(rows.live, np.abs(do) @ np.abs(values), 0.0)
     acc = any_order(
         model.gradients,
         np.array(d_v),

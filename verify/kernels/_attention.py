@@ -138,6 +138,7 @@ class Attention:
 
         Shapes      p and live (batch, heads, n_q, keys), v (batch, heads, keys, d_v).
         """
+        p = torch.where(live, p, 0.0)  # 0 already; its gradient may be infinite times 0
         finite = torch.isfinite(v)
         if bool(finite.all()):
             return matrix_product(p, v, self.pv)

@@ -125,6 +125,7 @@ class FlashBackward:
         p = self.probabilities(self.scores(call, keys), saved)
         k, v = call.k[..., keys, :], call.v[..., keys, :]
         dp = matrix_product(saved.do, v.transpose(-2, -1))
+        dp = torch.where(call.visible[..., keys], dp, 0.0)  # a removed value may be huge
         gradient = self.score_gradient(p, dp, saved)
         ds[..., keys] = gradient
         low = self.stored(gradient * self.slope(call, keys), call)

@@ -23,7 +23,7 @@ def sentence(record: Record) -> str:
 
 
 def _what(found: Finding) -> str:
-    return "log-sum-exp" if found.output == "lse" else "output"
+    return "log-sum-exp" if found.output == "lse" else found.output
 
 
 def _bound(found: Finding) -> str:
