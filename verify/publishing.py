@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from itertools import product
@@ -24,6 +24,7 @@ from verify.kernel import Kernel
 from verify.operation import OPERATIONS
 from verify.pipeline import Bench
 from verify.report import write_report
+from verify.report.section import Section
 from verify.terminal import line
 from verify.truth import Oracle
 from verify.worker import Worker
@@ -41,6 +42,7 @@ def publish(
     formats: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
     processes: int = 0,
+    more: Mapping[str, Section] | None = None,
 ) -> tuple[list[Certificate], list[Path]]:
     """Certificates of the shipped kernels (or of those named), and the files of the report.
 
@@ -48,6 +50,7 @@ def publish(
     formats     only these formats; only: only these families (a certificate lists what it left out)
     processes   formats are certified side by side in as many processes (0: one for each core); they
                 share neither truths nor bounds, so nothing is computed twice.
+    more        further sections of the report
     """
     prepare_folder(folder)
     with Worker() as worker:
@@ -66,7 +69,7 @@ def publish(
         if not formats or r.formats in formats
     ]
     certificates += _run(requests, listener, processes or os.cpu_count() or 1)
-    return certificates, write_report(certificates, folder)
+    return certificates, write_report(certificates, folder, more)
 
 
 def _requests(ready: list[dict[str, Any]], folder: Path, profile: Profile) -> list[Request]:

@@ -50,10 +50,12 @@ def command(
 
     Exits 0 when every verdict is the one that the kernel is shipped for: the naive kernels must be
     refuted, the others certified.  Adapters of other libraries are published one library at a time.
+    Studies (`attncert study`) that lie in the output folder become sections of the report.
     """
     from verify.exit_status import report_unexpected
     from verify.publishing import copied
     from verify.publishing import publish as run
+    from verify.studies import sections
     from verify.terminal import Terminal
 
     with Terminal(quiet=quiet) as terminal:
@@ -66,6 +68,7 @@ def command(
             formats=formats.split(",") if formats else None,
             only=only or None,
             processes=processes,
+            more=sections((folder,)),
         )
     if pages:
         files += copied(files, pages)

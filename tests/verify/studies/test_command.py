@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from tests.verify.report.factory import several
 from verify import studies
 from verify.certificate import certificate_files, write
+from verify.commands.publish import command as publish
 from verify.commands.report import command as report
 from verify.commands.study import command
 from verify.errors import UsageError
@@ -49,6 +51,34 @@ def test_study_beside_certificates_becomes_a_section_and_no_certificate(tmp_path
     assert "Up &amp; &lt;away&gt;" in page
     assert "2 &lt; 3 | always" in page
     assert "A study" in (tmp_path / "report.md").read_text()
+
+
+def test_study_in_the_output_folder_is_handed_to_the_main_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`attncert publish` passes its section on."""
+    given: dict[str, Any] = {}
+
+    def run(*arguments: Any, **options: Any) -> tuple[list[Any], list[Path]]:
+        given.update(options)
+        return [], []
+
+    monkeypatch.setattr("verify.publishing.publish", run)
+    studies.write(document(), tmp_path)
+    CliRunner().invoke(publish, ["--output", str(tmp_path), "--quiet"])
+    assert set(given["more"]) == {"study-scaling"}
+
+
+@pytest.mark.slow
+def test_study_in_the_output_folder_is_published_with_the_report(tmp_path: Path) -> None:
+    """The main job shows it too."""
+    studies.write(document(), tmp_path)
+    only = ["--kernel", "textbook-softmax-naive", "--dtype", "fp16", "--family", "seed_case"]
+    result = CliRunner().invoke(
+        publish, ["--output", str(tmp_path), "--profile", "smoke", "--quiet", *only]
+    )
+    assert result.exit_code == 0, result.output
+    assert 'id="study-scaling"' in (tmp_path / "report.html").read_text()
 
 
 def test_study_json_keeps_gaps_and_words_of_numbers(tmp_path: Path) -> None:
