@@ -27,7 +27,7 @@ from references.fast.scale import double_double
 from references.fast.shared_sums import BiasSums, Sums, Terms, sum_sinks
 from references.fast.threads import one_blas_thread
 
-ROW_SHARE = 0.125  # of the request, for the errors of a row's own dS
+ROW_SHARE = 0.5  # of the request, for the errors of a row's own dS
 FAST_SHARE = 0.75  # of the request, for the sums: Arb's part, and adding it, take the rest
 
 
