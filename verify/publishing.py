@@ -14,21 +14,30 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from verify.campaign import Campaign, certify, prepare_folder
+from verify.bench import require_pytest_benchmark
+from verify.campaign import Campaign, certify, file_stem, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Skipped, write, write_atomically
 from verify.certifying import Listener, Request, Silence, certify_all
 from verify.errors import UsageError
 from verify.formats import format_named
 from verify.kernel import Kernel
-from verify.operation import OPERATIONS
+from verify.operation import FORWARD, OPERATIONS
 from verify.pipeline import Bench
 from verify.report import write_report
 from verify.report.section import Section
 from verify.terminal import line
+from verify.timings import SUFFIX, Timed, attached
+from verify.timings import read as read_timings
 from verify.truth import Oracle
 from verify.worker import Worker
 
+# A prefill and a matrix of rows, at which every kernel is timed.
+TIMED_SHAPES = {
+    "cpu": "prefill:1x4x512x64,rows:256x4096",
+    "cuda": "prefill:1x16x4096x64,rows:4096x4096",
+}
+TIMED_SECONDS = 180.0
 NOT_PUBLISHED = ("control-", "right-", "cheat-", "honest-")
 
 
@@ -43,6 +52,7 @@ def publish(
     only: Sequence[str] | None = None,
     processes: int = 0,
     more: Mapping[str, Section] | None = None,
+    timed: bool = False,
 ) -> tuple[list[Certificate], list[Path]]:
     """Certificates of the shipped kernels (or of those named), and the files of the report.
 
@@ -51,8 +61,11 @@ def publish(
     processes   formats are certified side by side in as many processes (0: one for each core); they
                 share neither truths nor bounds, so nothing is computed twice.
     more        further sections of the report
+    timed       time the kernels as well, after everything else, for at most TIMED_SECONDS a device
     """
     prepare_folder(folder)
+    if timed:
+        require_pytest_benchmark()
     with Worker() as worker:
         described = worker.list_kernels()
     wanted = [k for k in described if _published(k, kernels, library)]
@@ -69,7 +82,36 @@ def publish(
         if not formats or r.formats in formats
     ]
     certificates += _run(requests, listener, processes or os.cpu_count() or 1)
+    if timed:
+        certificates = attached(certificates, _timings(ready, folder))[0]
+        for certificate in certificates:
+            write(certificate, folder / f"{_stem(certificate)}.json")
     return certificates, write_report(certificates, folder, more)
+
+
+def _timings(ready: list[dict[str, Any]], folder: Path) -> list[Timed]:
+    """Time these kernels, each device in a run of its own; gradients are not timed."""
+    from verify.bench.running import bench
+    from verify.bench.session import Ask
+
+    found = []
+    for device in _devices(ready):
+        mine = [k for k in ready if device in k["devices"] and k["operation"] not in FORWARD]
+        request = Request(tuple(k["name"] for k in mine), device=device)
+        ask = Ask(request, TIMED_SHAPES[device], seconds=1.0, budget=TIMED_SECONDS)
+        file = folder / f"{device}{SUFFIX}"
+        if mine:
+            bench(ask, file)
+            found += read_timings(file)
+    return found
+
+
+def _devices(ready: list[dict[str, Any]]) -> list[str]:
+    return ["cpu"] + (["cuda"] if ready and ready[0]["environment"]["cuda"] else [])
+
+
+def _stem(c: Certificate) -> str:
+    return file_stem(c.kernel["name"], c.format, c.device, str(c.kernel["operation"]))
 
 
 def _requests(ready: list[dict[str, Any]], folder: Path, profile: Profile) -> list[Request]:
@@ -77,9 +119,8 @@ def _requests(ready: list[dict[str, Any]], folder: Path, profile: Profile) -> li
 
     Attention comes first: it takes longest, and what is left then fills the other processes.
     """
-    devices = ["cpu"] + (["cuda"] if ready and ready[0]["environment"]["cuda"] else [])
     found = []
-    for device in devices:
+    for device in _devices(ready):
         for operation, fmt in product(reversed(OPERATIONS), ("bf16", "fp16", "fp32")):
             names = tuple(
                 k["name"]

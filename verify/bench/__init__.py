@@ -18,3 +18,18 @@ outputs of rounds that are chosen at random afterwards are judged on rows chosen
 A kernel that lies about calls shorter than a millisecond within the limits of the floor is not
 caught: timing is trusted less than numerics.
 """
+
+from __future__ import annotations
+
+from verify.errors import UsageError
+
+
+def require_pytest_benchmark() -> None:
+    """Raises UsageError with the remedy where pytest or pytest-benchmark is missing."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("pytest", "pytest_benchmark") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"timing needs pytest-benchmark ({missing[0]} is missing): pip install attncert[pytest]"
+        )

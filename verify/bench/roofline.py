@@ -21,6 +21,7 @@ from typing import Any
 from verify.errors import UnusableError
 
 COPIED = (2**16, 2**20, 2**24, 2**28)  # bytes: from the first cache to beyond the last
+MULTIPLIED = ("fp16", "bf16", "fp32", "fp64")  # torch.mm takes no 8-bit formats
 SECONDS = 0.25  # for each figure
 SIDES = {"cpu": (256, 512, 1024), "cuda": (4096, 8192)}  # of the matrices; the best counts
 
@@ -94,7 +95,7 @@ def main(arguments: list[str]) -> None:
     device, *formats = arguments
     synchronise = torch.cuda.synchronize if device != "cpu" else _nothing
     products, copies = {}, {}
-    for name in dict.fromkeys([*formats, "fp32"]):
+    for name in dict.fromkeys([*(f for f in formats if f in MULTIPLIED), "fp32"]):
         products[name] = _product_rate(DTYPES[name], device, synchronise)
     if device != "cpu":
         torch.set_float32_matmul_precision("high")

@@ -101,6 +101,7 @@ class Session:
         self._open = contextlib.ExitStack()
         self._waited = 0.0
         self._references: dict[str, Runner] = {}
+        self._last: str | None = None
         self.budget = Budget(self.ask.budget)
 
     @cached_property
@@ -149,8 +150,14 @@ class Session:
         return items
 
     def rounds(self, item: Item) -> Rounds:
-        """The rounds of an item, not yet warmed up."""
+        """The rounds of an item, not yet warmed up.
+
+        Each kernel gets a fresh process, so that none suffers from what another did to it.
+        """
         kernel = self.kernels[item.kernel]
+        if self._last not in (None, item.kernel):
+            self.worker.restart()
+        self._last = item.kernel
         bench = Bench(self.oracle, self.worker, self.ask.request.device)
         reference = self.reference(kernel.operation, item)
         subject = Runner(kernel, self.worker)
@@ -258,7 +265,9 @@ class Session:
     ) -> tuple[str, ...]:
         """What cannot be true; before a kernel is accused, the machine is measured once more."""
         kernel = self.kernels[item.kernel]
-        flops, traffic = item.shape.flops, item.shape.bytes(item.format, kernel.operation)
+        traffic = item.shape.bytes(item.format, kernel.operation)
+        # No product of 8-bit numbers is measured, so their arithmetic has no floor here.
+        flops = item.shape.flops if item.format.width > 8 else 0.0
         silent = busy is not None and busy <= quiet.QUIET_CORES
         least = self.roofline.least_seconds(flops, traffic)
         found = integrity.problems(clocks, least, conversation, silent)

@@ -74,14 +74,10 @@ def command(**options: Any) -> None:
     Exits 6 where a limit of speed is passed, 1 where an output is refuted, 3 where a time cannot be
     true.
     """
-    from verify.errors import UsageError
+    from verify.bench import require_pytest_benchmark
 
-    try:
-        from verify.bench.running import FILE, bench
-    except ImportError as error:
-        raise UsageError(
-            f"bench needs pytest-benchmark ({error.name} is missing): pip install attncert[pytest]"
-        ) from None
+    require_pytest_benchmark()
+    from verify.bench.running import FILE, bench
     from verify.bench.session import Ask
     from verify.bench.table import lines
     from verify.campaign import prepare_folder

@@ -34,6 +34,12 @@ import click
     help="Formats certified side by side (0: one for each core).",
 )
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only these kernels.")
+@click.option(
+    "--throughput/--no-throughput",
+    "timed",
+    default=False,
+    help="Time the kernels too, one after another: throughput, and accuracy against speed.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(
     folder: Path,
@@ -44,6 +50,7 @@ def command(
     only: tuple[str, ...],
     processes: int,
     kernels: tuple[str, ...],
+    timed: bool,
     quiet: bool,
 ) -> None:
     """Certify every shipped kernel in every format on every device here, and write the report.
@@ -69,6 +76,7 @@ def command(
             only=only or None,
             processes=processes,
             more=sections((folder,)),
+            timed=timed,
         )
     if pages:
         files += copied(files, pages)

@@ -34,11 +34,11 @@ def lying(x: Any) -> Any:
 
 
 def understating(x: Any) -> Any:
-    """Right, 300 ms late, and tells of a tenth of the time."""
+    """Right, 500 ms late, and tells of a tenth of the time."""
     from verify import stopwatch
 
     stopwatch.CLOCK = lambda: time.perf_counter() / 10
-    time.sleep(0.3)
+    time.sleep(0.5)
     return torch.softmax(x, dim=-1)
 
 

@@ -74,7 +74,7 @@ def test_the_parents_clock_runs_around_the_workers(session: Session) -> None:
 @pytest.mark.parametrize("function", ["lying", "understating"])
 def test_a_clock_that_lies_is_found(function: str) -> None:
     """A kernel that tells of a nanosecond is below the floor of any machine; one that tells of a
-    tenth of its 300 ms leaves the rest to the parent's clock."""
+    tenth of its 500 ms leaves the rest to the parent's clock."""
     request = Request((name(function),), formats="fp16")
     session = Session(Ask(request, "rows:8x64", rounds=3, wait=0.0), worker_for(request))
     try:
@@ -102,7 +102,7 @@ def test_any_timed_round_can_be_the_one_that_is_judged(session: Session) -> None
     for _ in range(12):
         _, rounds = finished(session, "softmax", "rows:8x64")
         kept |= {number for number, _ in rounds.kept}
-    assert min(kept) >= 2
+    assert 0 not in kept
     assert len(kept) >= 4
 
 
