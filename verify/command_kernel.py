@@ -19,6 +19,7 @@ from typing import IO, Any
 from verify.declaration import Registration
 from verify.errors import AttncertError, KernelError, UnusableError, UsageError
 from verify.foreign import described
+from verify.operation import ARGUMENTS
 from verify.tensor_files import Stored, read_tensors, serialised
 from verify.tensors_raw import Raw
 
@@ -56,8 +57,7 @@ def load(spec: str, operation: str | None) -> tuple[Callable[..., Any], Registra
     name = registration.operation
 
     def kernel(*tensors: Raw, outputs: list[dict[str, Any]], **options: Any) -> tuple[Raw, ...]:
-        names = ("q", "k", "v") if len(tensors) == 3 else ("x",)
-        inputs = dict(zip(names, tensors, strict=True))
+        inputs = dict(zip(ARGUMENTS[str(name)], tensors, strict=True))
         inputs |= {n: options.pop(n) for n in ("mask", "bias", "sinks") if n in options}
         return conversation.run(str(name), inputs, options, outputs)
 
@@ -115,14 +115,14 @@ class Conversation:
         target = self._folder / f"{self._count + 1}-outputs.safetensors"
         tensors = {name: Stored(raw.format, raw.bits) for name, raw in inputs.items()}
         source.write_bytes(serialised(tensors))
-        names = ("output", "lse")[: len(wanted)]
+        names = [told["name"] for told in wanted]
         request = {
             "do": "run",
             "operation": operation,
             "options": options,
             "inputs": str(source),
             "outputs": str(target),
-            "wanted": dict(zip(names, wanted, strict=True)),
+            "wanted": {w["name"]: {"format": w["format"], "shape": w["shape"]} for w in wanted},
         }
         try:
             self.ask(request)

@@ -23,8 +23,8 @@ from verify.declaration import SIGNATURE_FEATURES, Declaration, check_names
 from verify.errors import UsageError
 from verify.formats import Format, format_named
 from verify.kernel import Kernel
-from verify.operation import OperationName
-from verify.pipeline import options_of, output_shapes
+from verify.operation import FORWARD, OperationName
+from verify.pipeline import options_of, output_shapes, outputs_of
 from verify.tensor_files import Stored, serialised, sha256, write_whole
 
 SCHEMA = 1
@@ -50,11 +50,8 @@ class Corpus:
         """The kernel that the corpus is for, as far as one can know it."""
         lacking = {*self.without, *(declared or {}).get("without", ())}
         declaration = Declaration().but(**{**(declared or {}), "without": tuple(sorted(lacking))})
-        signed = (
-            frozenset(SIGNATURE_FEATURES) - lacking
-            if self.operation == "attention"
-            else frozenset()
-        )
+        forward = FORWARD.get(self.operation, self.operation)
+        signed = SIGNATURE_FEATURES if forward == "attention" else ()
         known: dict[str, Any] = {"name": "exported", "identity": {}, "environment": {}, **facts}
         return Kernel(
             operation=self.operation,
@@ -158,7 +155,8 @@ def described(case: Case, kernel: Kernel) -> tuple[dict[str, Any], bytes]:
     options.pop("return_lse", None)
     tensors = dict(_stored(inputs))
     raw = serialised(tensors)
-    shapes = zip(("output", "lse"), output_shapes(kernel, operation, inputs), strict=False)
+    names = outputs_of(kernel, operation, inputs)
+    shapes = zip(names, output_shapes(kernel, operation, inputs), strict=True)
     wanted = {name: {"format": f.name, "shape": list(shape)} for name, (shape, f) in shapes}
     return {
         "case": case.id,

@@ -39,8 +39,8 @@ def described(
         raise UsageError(f"{source} does not say its operation; give --operation")
     if operation is not None and told != operation:
         raise UsageError(f"{source} says that it computes {told}, not {operation}")
-    _among([told], FORWARD, "operation", source)
-    features = _words(data.get("features", ["scale"] if told == "attention" else []), source)
+    _among([told], OPERATIONS if way == "command" else FORWARD, "operation", source)
+    features = _words(data.get("features", ["scale"] if "attention" in str(told) else []), source)
     _among(features, SIGNATURE_FEATURES, "feature", source)
     formats = _words(data.get("formats", list(FORMATS)), source)
     _among(formats, [name for name in DTYPES if name not in ("bool", "uint8")], "format", source)

@@ -48,7 +48,7 @@ class Returned:
             found = read_tensors(self.path)
         except UsageError as error:
             raise KernelError(str(error)) from None
-        names = ("output", "lse")[: len(shapes)]
+        names = wanted or ("output", "lse")[: len(shapes)]
         pairs = zip(names, shapes, strict=True)
         return Answer(tuple(self._output(found, n, shape) for n, (shape, _) in pairs), 0.0)
 

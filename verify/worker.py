@@ -178,7 +178,11 @@ class Worker:
         request |= {"layout": layout, "wanted": wanted, "peak": peak}
         request |= {"nonce": nonce, "outputs": len(shapes)}
         request["sizes"] = [_bytes(shape, fmt) for shape, fmt in shapes]
-        request["shapes"] = [{"shape": list(shape), "format": fmt.name} for shape, fmt in shapes]
+        names = wanted or ("output", "lse")
+        request["shapes"] = [
+            {"name": name, "shape": list(shape), "format": fmt.name}
+            for name, (shape, fmt) in zip(names, shapes, strict=False)
+        ]
         before = bytes(self._memory()[: request["output_offset"]])
         answer = self._request(request, self.seconds)
         if answer.get("nonce") != nonce:

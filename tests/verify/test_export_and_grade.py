@@ -308,6 +308,36 @@ def test_eight_bit_formats_travel(tmp_path: Path) -> None:
     assert not any(r.verdict is Verdict.ERROR for r in found[1].records)
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.1], ids=["right", "scaled by 1.1"])
+def test_gradients_are_exported_and_graded(factor: float, tmp_path: Path) -> None:
+    """attention_backward: torch.autograd in binary64 is certified, the same times 1.1 refuted."""
+    names = ("standard_normal", "near_ties")
+    without = ("softcap", "sinks", "window", "bias", "mask", "gqa")
+    export(Corpus("attention_backward", ("fp32",), "smoke", names, without=without), tmp_path / "c")
+    index = read_index(tmp_path / "c")[1]
+    assert len(index["cases"]) >= 1
+    for entry in index["cases"]:
+        assert list(entry["wanted"]) == ["dq", "dk", "dv"]
+        tensors = {n: t.double() for n, t in load_file(tmp_path / "c" / entry["inputs"]).items()}
+        leaves = [tensors[name].requires_grad_() for name in "qkv"]
+        q, k, v = leaves
+        s = (q @ k.transpose(2, 3)) * entry["options"]["scale"]
+        if entry["options"].get("causal"):
+            seen = torch.ones(s.shape[-2:], dtype=torch.bool).tril(s.shape[-1] - s.shape[-2])
+            s = s.masked_fill(~seen, float("-inf"))
+        found = torch.autograd.grad(torch.softmax(s, -1) @ v, leaves, tensors["do"])
+        path = tmp_path / "o" / entry["outputs"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        told = {
+            n: (factor * g).float().contiguous()
+            for n, g in zip(("dq", "dk", "dv"), found, strict=True)
+        }
+        save_file(told, path)
+    (tmp_path / "o/outputs.json").write_text(json.dumps({"corpus": index["corpus"]}))
+    certificate = graded(tmp_path / "c", tmp_path / "o")
+    assert certificate.verdict is (Verdict.PASS if factor == 1.0 else Verdict.FAIL)
+
+
 def test_zeros_are_refuted(folders: tuple[Path, Path], outputs: Path) -> None:
     """The cheapest wrong answer."""
     for path in outputs.rglob("*.safetensors"):

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from verify.operation import OPERATIONS
+
 
 def words(text: str | None) -> tuple[str, ...]:
     """The items of a comma-separated list."""
@@ -17,7 +19,7 @@ def words(text: str | None) -> tuple[str, ...]:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
     "--operation",
-    type=click.Choice(["softmax", "log_softmax", "logsumexp", "attention"]),
+    type=click.Choice(OPERATIONS),
     required=True,
 )
 @click.option(
