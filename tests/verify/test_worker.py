@@ -6,13 +6,16 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from verify.case import Inputs, Tensor
 from verify.errors import IntegrityError, KernelError, UnusableError, UsageError
 from verify.formats import BINARY16
+from verify.in_process import InProcess
 from verify.worker import Answer, Worker
 
 KERNELS = Path(__file__).with_name("misbehaving.py")
@@ -164,6 +167,41 @@ def test_overhead_of_a_small_call_is_about_a_millisecond(worker: Worker) -> None
         answer = call(worker, "stable")
         times.append(time.perf_counter() - started - answer.seconds)
     assert sorted(times)[25] < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", [1, 4])
+def test_copies_are_a_small_part_of_a_large_case(heads: int) -> None:
+    """n = 4096, d = 128: all that both sides do around the call is below a tenth of the call.
+
+    Processor time of one thread, so that a busy machine does not decide; torch's own attention, for
+    slower kernels are no test.
+    """
+    shape = (1, heads, 4096, 128)
+    draw = np.random.default_rng(0)
+    inputs = Inputs({n: Tensor.rounded(BINARY16, draw.normal(size=shape)) for n in "qkv"})
+    inside: list[float] = []
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        started = time.process_time()
+        output = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        inside.append(time.process_time() - started)
+        return output
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        worker, shares = InProcess({"mine": attention}), []
+        worker.load("mine")
+        for _ in range(3):
+            started = time.process_time()
+            worker.run("mine", inputs, {}, [(shape, BINARY16)])
+            total = time.process_time() - started
+            shares.append((total - inside[-1]) / inside[-1])
+    finally:
+        torch.set_num_threads(threads)
+    print(f"{heads} heads: copies take {min(shares):.1%} of the call")
+    assert min(shares) < 0.10
 
 
 def test_private_folder_goes_with_the_worker() -> None:
