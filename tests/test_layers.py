@@ -23,7 +23,7 @@ LAYERS = [
     ["verify.operation", "verify.formats", "verify.integers", "verify.evidence"],
     ["verify.declaration", "verify.tensor_files", "verify.foreign"],
     ["verify"],
-    ["verify.case", "verify.arithmetic"],
+    ["verify.case", "verify.packing", "verify.arithmetic"],
     ["verify.families", "verify.bounds"],
     ["verify.grades", "verify.metrics", "verify.truth"],
     ["verify.judge", "verify.vectors"],

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from verify.formats import BINARY32, Bits, Format
 from verify.integers import Draws
-from verify.operation import FORWARD, Direction, Operation, OperationName, direction_of
+from verify.operation import (
+    FORWARD,
+    PACKED,
+    Direction,
+    Operation,
+    OperationName,
+    direction_of,
+)
 
 Profile = Literal["smoke", "standard", "extensive"]
 PROFILES: tuple[Profile, ...] = ("smoke", "standard", "extensive")
@@ -99,10 +106,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Named tensors: x (rows, n); or q, k, v (batch, heads, n, d), bias, sinks, and mask (bool)."""
+    """Named tensors: x (rows, n); or q, k, v (batch, heads, n, d), bias, sinks, and mask (bool).
+
+    integers    int32 or int64: targets of a cross-entropy, lengths and page tables.
+    """
 
     tensors: Mapping[str, Tensor]
     mask: NDArray[np.bool_] | None = None
+    integers: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def rounded(cls, fmt: Format, arrays: Arrays) -> Inputs:
@@ -145,6 +156,10 @@ class Inputs:
         if self.mask is not None:
             total.update(json.dumps(["mask", self.mask.shape]).encode())
             total.update(np.ascontiguousarray(self.mask).astype(np.uint8).tobytes())
+        for name in sorted(self.integers):
+            numbers = np.ascontiguousarray(self.integers[name])
+            total.update(json.dumps([name, str(numbers.dtype), numbers.shape]).encode())
+            total.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
         return total.hexdigest()
 
 
@@ -298,6 +313,8 @@ class Family:
     cases        from a plan to its cases; yields nothing where the plan's operation does not apply.
                  Cases above the plan's profile are left out, and `extensive` repeats the cases
                  with `seeds` seeds.
+    packed       the packed operations that it makes cases for by itself; other families lend theirs
+                 (`verify.packing.lent`).
     direction    'forward': made for the forward pass; asked for a gradient, it gives a few of its
                  smaller cases with a gradient from above (`with_gradient`).  'backward': made for
                  gradients only.
@@ -313,9 +330,10 @@ class Family:
     seeds: int = field(default=3, compare=False)
     unavailable: Callable[[], str | None] | None = field(default=None, compare=False)
     direction: Direction = "forward"
+    packed: tuple[OperationName, ...] = ()
 
     def __post_init__(self) -> None:
-        turned = partial(_turned, self.cases, self.direction)
+        turned = partial(_turned, self.cases, self.direction, self.packed)
         object.__setattr__(self, "cases", partial(_selected, turned, self.seeds))
 
 
@@ -324,10 +342,20 @@ GRADIENTS_OF_A_FAMILY = 1  # cases that a family lends beside its smoke cases
 
 
 def _turned(
-    cases: Callable[[Plan], Iterable[Case]], direction: Direction, plan: Plan
+    cases: Callable[[Plan], Iterable[Case]],
+    direction: Direction,
+    packed: tuple[OperationName, ...],
+    plan: Plan,
 ) -> Iterator[Case]:
-    """The cases in the direction that the plan asks for."""
-    if direction_of(plan.operation) == direction:
+    """The cases in the direction, and for the layout of tensors, that the plan asks for."""
+    if packed or plan.operation in (*PACKED, "cross_entropy"):
+        from verify.packing import lent
+
+        if plan.operation in packed:
+            yield from cases(plan)
+        elif not packed and direction == "forward":
+            yield from lent(cases, plan)
+    elif direction_of(plan.operation) == direction:
         yield from cases(plan)
     elif direction == "forward":
         yield from _with_gradients(cases, plan)

@@ -16,7 +16,7 @@ from verify.declaration import SIGNATURE_FEATURES, Declaration
 from verify.errors import UsageError
 from verify.evidence import IN_WORKER
 from verify.formats import Format, format_named
-from verify.operation import OPERATIONS, Direction, Operation, OperationName, direction_of
+from verify.operation import OPERATIONS, PACKED, Direction, Operation, OperationName, direction_of
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,9 @@ class Kernel:
         unused = sorted(set(self.declaration.requires) - set(case.needs))
         if unused:
             return f"claims calls with {', '.join(unused)} only"
+        cornered = case.needs & {"causal", "window"} and "cross" in case.needs
+        if case.operation.name in PACKED and cornered and self.declaration.corner == "top-left":
+            return "packed sequences follow the bottom-right corner"
         return self._shape_out_of_scope(case)
 
     def _shape_out_of_scope(self, case: Case) -> str | None:

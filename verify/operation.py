@@ -17,6 +17,9 @@ OperationName = Literal[
     "attention_backward",
     "softmax_backward",
     "log_softmax_backward",
+    "attention_varlen",
+    "attention_paged",
+    "cross_entropy",
 ]
 Corner = Literal["bottom-right", "top-left"]
 Direction = Literal["forward", "backward"]
@@ -29,7 +32,13 @@ OPERATIONS: tuple[OperationName, ...] = (
     "attention_backward",
     "softmax_backward",
     "log_softmax_backward",
+    "attention_varlen",
+    "attention_paged",
+    "cross_entropy",
 )
+
+# Attention whose tensors lie in another way (`verify.packing`).
+PACKED: tuple[OperationName, ...] = ("attention_varlen", "attention_paged")
 
 # The gradient of an operation with respect to its inputs is an operation of its own.
 BACKWARD: dict[OperationName, OperationName] = {
@@ -48,6 +57,9 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "attention_backward": ("q", "k", "v", "do"),
     "softmax_backward": ("x", "dy"),
     "log_softmax_backward": ("x", "dy"),
+    "attention_varlen": ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k"),
+    "attention_paged": ("q", "k_cache", "v_cache", "block_table", "cache_seqlens"),
+    "cross_entropy": ("x", "target"),
 }
 
 
@@ -93,7 +105,15 @@ class Operation:
 
     @property
     def is_attention(self) -> bool:
-        return self.forward.name == "attention"
+        return self.forward.name == "attention" or self.name in PACKED
+
+    @property
+    def judged(self) -> Operation:
+        """The operation that truth and bound are about: packed attention is attention with a mask
+        that says which keys a query sees, causal and window included."""
+        if self.name not in PACKED:
+            return self
+        return replace(self, name="attention", causal=False, window=None)
 
     def options(self) -> dict[str, Any]:
         """The options that differ from their defaults, as plain data."""

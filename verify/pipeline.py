@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import FINITE, Enclosure
-from verify import grades
+from verify import grades, packing
 from verify.arithmetic import Preset
 from verify.bounds import Bound, bound, joined
 from verify.bounds.mean_rows import with_mean_rows
@@ -30,7 +30,8 @@ from verify.formats import BINARY32, FORMATS, Format
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.kernel import Kernel
 from verify.metrics import ErrorInterval, detectable, error_interval, measure, row_sum_defect
-from verify.operation import Operation, gradient_names
+from verify.operation import PACKED, Operation, gradient_names
+from verify.packing import packed, unpacked
 from verify.truth import Oracle, Truth, decomposed
 from verify.worker import Answer, Output
 
@@ -82,19 +83,20 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     """Judge one kernel on one case."""
     started = time.perf_counter()
     inputs = case.build()
-    operation = kernel.resolve(case.operation, _head_dimension(inputs))
+    asked = kernel.resolve(case.operation, _head_dimension(inputs))
+    operation = asked.judged
     beyond = _beyond_domain(kernel, operation, inputs, bench.oracle)
     beyond = beyond or _empty_row_undeclared(kernel, operation, inputs, bench.oracle)
     if beyond is not None:
-        return _failed(case, operation, inputs, Verdict.OUT_OF_SCOPE, "bound", beyond)
+        return _failed(case, asked, inputs, Verdict.OUT_OF_SCOPE, "bound", beyond)
     try:
-        answer = run(kernel, operation, inputs, bench)
+        answer = run(kernel, asked, inputs, bench)
     except IntegrityError as error:
-        return _failed(case, operation, inputs, Verdict.INTEGRITY, "integrity", str(error))
+        return _failed(case, asked, inputs, Verdict.INTEGRITY, "integrity", str(error))
     except InconclusiveError as error:
-        return _failed(case, operation, inputs, Verdict.INCONCLUSIVE, "run", str(error))
+        return _failed(case, asked, inputs, Verdict.INCONCLUSIVE, "run", str(error))
     except KernelError as error:
-        return _failed(case, operation, inputs, Verdict.ERROR, "run", str(error))
+        return _failed(case, asked, inputs, Verdict.ERROR, "run", str(error))
     truth = bench.oracle.truth(operation, inputs, kernel.declaration)
     limit = _limit(kernel, operation, inputs, kernel.models(case.format), bench)
     record = decide(case, kernel, operation, inputs, answer, truth, limit)
@@ -102,9 +104,9 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
         surer = bench.oracle.confirm(operation, inputs, kernel.declaration)
         record = decide(case, kernel, operation, inputs, answer, surer, limit)
         if record.verdict is Verdict.FAIL:
-            require_same_bound(case, limit, operation, inputs, kernel.models(case.format))
+            require_same_bound(case, kernel, operation, inputs, bench)
     if record.verdict is Verdict.FAIL and WAYS[kernel.way].repeatable:
-        repeated = repeat(kernel, operation, inputs, answer, bench)
+        repeated = repeat(kernel, asked, inputs, answer, bench)
         record = replace(record, metrics={**record.metrics, "repeated": repeated})
     if answer.alias is not None and record.verdict is not Verdict.FAIL:
         reason = f"the output shares its memory with {answer.alias}"
@@ -117,11 +119,12 @@ def examine(case: Case, kernel: Kernel, bench: Bench) -> Record:
     if bench.grading and scores_of(inputs) <= MANY_SCORES:
         graded = grade(case, kernel, operation, inputs, answer, truth, bench)
         record = replace(record, grades=graded)
-    return replace(record, seconds=round(time.perf_counter() - started, 4))
+    seconds = round(time.perf_counter() - started, 4)
+    return replace(record, operation={"name": asked.name, **asked.options()}, seconds=seconds)
 
 
 def require_same_bound(
-    case: Case, limit: Bound, operation: Operation, inputs: Inputs, models: Preset
+    case: Case, kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench
 ) -> None:
     """A refutation rests on a bound that comes out the same when all of it is computed again.
 
@@ -131,6 +134,8 @@ def require_same_bound(
     """
     if scores_of(inputs) > MANY_SCORES:
         return
+    models = kernel.models(case.format)
+    limit = bound_of(operation, inputs, models, bench)
     again = bound(operation, inputs, decomposed(operation, inputs), models)
     pairs = [(limit.total, again.total), (1.0 * limit.flagged, 1.0 * again.flagged)]
     for name, other in limit.others.items():
@@ -186,14 +191,21 @@ def run(kernel: Kernel, operation: Operation, inputs: Inputs, bench: Bench) -> A
     options = options_of(kernel, operation)
     shapes = output_shapes(kernel, operation, inputs)
     wanted = outputs_of(kernel, operation, inputs) if operation.backward else ()
+    handed = packed(operation, inputs) if operation.name in PACKED else inputs
     answer = bench.runner.run(
-        kernel.name, inputs, options, shapes, device=bench.device, layout=bench.layout,
+        kernel.name, handed, options, shapes, device=bench.device, layout=bench.layout,
         wanted=wanted,
     )  # fmt: skip
     expected = output_format(kernel, _input_format(inputs))
     if answer.outputs[0].format is not expected:
         raise KernelError(f"returned {answer.outputs[0].format.name} instead of {expected.name}")
-    return answer
+    return _unpacked(operation, answer) if operation.name in PACKED else answer
+
+
+def _unpacked(operation: Operation, answer: Answer) -> Answer:
+    bits = unpacked(operation, [out.bits for out in answer.outputs])
+    outputs = zip(answer.outputs, bits, strict=True)
+    return replace(answer, outputs=tuple(Output(out.format, b) for out, b in outputs))
 
 
 def options_of(kernel: Kernel, operation: Operation) -> dict[str, Any]:
@@ -222,9 +234,12 @@ def output_shapes(
     if operation.backward:
         names = outputs_of(kernel, operation, inputs)
         return [(inputs[name[1:]].shape, inputs[name[1:]].format) for name in names]
+    if operation.name in PACKED:
+        fmt = output_format(kernel, inputs["q"].format)
+        return packing.output_shapes(operation, inputs, fmt, "return_lse" in kernel.features)
     if operation.name != "attention":
         x = inputs["x"]
-        shape = x.shape[:1] if operation.name == "logsumexp" else x.shape
+        shape = x.shape[:1] if operation.name in ("logsumexp", "cross_entropy") else x.shape
         return [(shape, output_format(kernel, x.format))]
     q, v = inputs["q"], inputs["v"]
     shapes = [((*q.shape[:3], v.shape[3]), output_format(kernel, q.format))]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 DTYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "bool": np.bool_}
+INTEGERS = {"int32": np.int32, "int64": np.int64}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
@@ -20,7 +21,7 @@ def from_memory(
 
 def laid_out(plain: Any, layout: str, hole: Any) -> Any:
     """The same elements in a layout of their own storage; `hole` lies where no element does."""
-    if plain.ndim < 2 or plain.size == 0 or layout == "contiguous":
+    if plain.ndim < 2 or plain.dtype.kind == "i" or plain.size == 0 or layout == "contiguous":
         return plain
     if layout == "expanded":
         return _expanded(plain)
@@ -46,7 +47,7 @@ def _expanded(plain: Any) -> Any:
 
 
 def _plain(memory: memoryview, tensor: dict[str, Any]) -> Any:
-    dtype = np.dtype(DTYPES[tensor["format"]])
+    dtype = np.dtype((DTYPES | INTEGERS)[tensor["format"]])
     count = int(np.prod(tensor["shape"], dtype=np.int64))
     flat = np.frombuffer(memory, dtype=dtype, count=count, offset=tensor["offset"])
     return flat.reshape(tensor["shape"])

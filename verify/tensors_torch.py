@@ -16,7 +16,10 @@ DTYPES = {
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
     "bool": torch.bool,
+    "int32": torch.int32,
+    "int64": torch.int64,
 }
+_INTEGERS = (torch.int32, torch.int64)
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -42,7 +45,7 @@ def from_memory(
 ) -> torch.Tensor:
     """A tensor over the arena (on the CPU: a view, not a copy), laid out as asked."""
     plain = _plain(memory, tensor, device)
-    if plain.numel() == 0:
+    if plain.numel() == 0 or plain.dtype in _INTEGERS:
         return plain
     if plain.dim() == 1:  # sinks
         return _sliced(plain.unsqueeze(-1)).squeeze(-1) if layout == "sliced" else plain

@@ -17,6 +17,7 @@ from references.decompose import Decomposition, decompose, decompose_softmax
 from references.enclosure import (
     FINITE,
     NAN,
+    NEGATIVE_INFINITY,
     POSITIVE_INFINITY,
     TIERS,
     AttentionGradients,
@@ -184,11 +185,13 @@ class Oracle:
         return self._once(("gradients", operation, inputs.digest), compute)
 
     def _softmax(self, operation: Operation, inputs: Inputs) -> Truth:
+        name = "log_softmax" if operation.name == "cross_entropy" else operation.name
+
         def compute() -> Enclosure:
             x = inputs["x"].values
-            found: Enclosure = getattr(references, operation.name)(x, tier=self.tier)
-            self._audit_softmax(operation.name, x, found, inputs.digest)
-            return found
+            found: Enclosure = getattr(references, name)(x, tier=self.tier)
+            self._audit_softmax(name, x, found, inputs.digest)
+            return _loss(found, inputs.integers["target"]) if name != operation.name else found
 
         return Truth(self._once((operation, inputs.digest), compute))
 
@@ -308,6 +311,20 @@ class Oracle:
             whole = references.attention_gradients(q, k, v, do, tier="exact", **options)
             for name, part in whole.parts().items():
                 require_overlap(found.parts()[name], part, f"{name}: {self.tier} and mpmath")
+
+
+def _loss(log_softmax: Enclosure, target: NDArray[np.int64]) -> Enclosure:
+    """The cross-entropy of each row: -log_softmax at the target; a change of sign is exact."""
+    rows = np.arange(len(target))
+    before = log_softmax.classes[rows, target]
+    classes = before & ~np.uint8(POSITIVE_INFINITY | NEGATIVE_INFINITY)
+    for old, new in (
+        (POSITIVE_INFINITY, NEGATIVE_INFINITY),
+        (NEGATIVE_INFINITY, POSITIVE_INFINITY),
+    ):
+        classes |= np.where(before & old, new, 0).astype(np.uint8)
+    hi, lo = -log_softmax.hi[rows, target], -log_softmax.lo[rows, target]
+    return Enclosure(hi, lo, log_softmax.radius[rows, target], classes, log_softmax.tier)
 
 
 def decomposed(

@@ -215,6 +215,8 @@ class Worker:
         ]
         if inputs.mask is not None:
             parts.append(("mask", "bool", np.ascontiguousarray(inputs.mask)))
+        for name, numbers in inputs.integers.items():
+            parts.append((name, str(numbers.dtype), np.ascontiguousarray(numbers)))
         offset = 0
         tensors: list[dict[str, Any]] = []
         for name, fmt, array in parts:

@@ -10,11 +10,13 @@ the kernel may follow any of them and the bound is the maximum.  Proofs: docs/th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, Preset
 from verify.bounds.attention import attention_bound_of_models
 from verify.bounds.attention_backward import attention_backward_bound_of_models
+from verify.bounds.cross_entropy import cross_entropy_bound
 from verify.bounds.softmax import softmax_bound_of_models
 from verify.bounds.softmax_backward import softmax_backward_bound_of_models
 from verify.bounds.statement import FLAGS, GRADIENT_STAGES, STAGES, Bound, joined
@@ -60,6 +62,9 @@ def bound(
         return gradient_bound(inputs, operation, decomposition, models)
     if operation.name == "attention":
         return attention_bound(inputs, operation, decomposition, models, probability=probability)
+    if operation.name == "cross_entropy":
+        rows = softmax_bound(replace(operation, name="log_softmax"), decomposition, models)
+        return cross_entropy_bound(rows, inputs.integers["target"])
     return softmax_bound(operation, decomposition, models)
 
 

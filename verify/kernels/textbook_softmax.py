@@ -184,3 +184,23 @@ def logsumexp(format: str = "fp32") -> Kernel:
         return (m + torch.log(l)).squeeze(-1).to(x.dtype)
 
     return _marked(logsumexp, "logsumexp", format)
+
+
+@kernel(
+    name="textbook-cross-entropy",
+    operation="cross_entropy",
+    summary="-((x_t - m) - ln sum exp(x - m))",
+    factory=True,
+)
+def cross_entropy(format: str = "fp32") -> Kernel:
+    """ln l - (x_t - m)."""
+    inner = dtype_of(format)
+
+    def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+        """x (rows, n), target (rows,) int64; returns (rows,) in the format of x."""
+        y = x.to(inner)
+        t = y - _maximum(y)
+        chosen = t.gather(-1, target[:, None])
+        return (torch.log(torch.exp(t).sum(dim=-1, keepdim=True)) - chosen).squeeze(-1).to(x.dtype)
+
+    return _marked(cross_entropy, "cross_entropy", format)

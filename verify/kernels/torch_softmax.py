@@ -85,3 +85,15 @@ def log_softmax(x: Tensor) -> Tensor:
 def logsumexp(x: Tensor) -> Tensor:
     """x (rows, n); returns (rows,) in the format of x."""
     return torch.logsumexp(x, dim=-1)
+
+
+@kernel(
+    name="torch-cross-entropy",
+    operation="cross_entropy",
+    summary="torch.nn.functional.cross_entropy, reduction='none'",
+    model={name: _log_softmax_model(name) for name in DTYPES},
+    source=SOURCE,
+)
+def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """x (rows, n), target (rows,); log_softmax in the format of x, then the entry is picked."""
+    return torch.nn.functional.cross_entropy(x, target, reduction="none")

@@ -24,6 +24,7 @@ from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import FORWARD, Operation, direction_of
+from verify.packing import LENDERS, lend
 from verify.pipeline import Bench, Runner, examine
 from verify.worker import Answer
 
@@ -148,6 +149,10 @@ def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
 
     if direction_of(trial.kernel.operation) == "backward":
         return _small_gradient(trial, label, shift)
+    if trial.kernel.operation in LENDERS:
+        plan = replace(trial.plan, operation=LENDERS[trial.kernel.operation])
+        whole = replace(trial, plan=plan, kernel=replace(trial.kernel, operation=plan.operation))
+        return lend(small_case(whole, label, shift=shift), trial.plan)
     if trial.kernel.operation != "attention":
         return trial.plan.rows("properties", label, (6, 160), lambda d: 3.0 * d.normal((6, 160)))
     axes = Axes(n_q=48 + 16 * shift, n_k=48 + 16 * shift, d=64, batch=2, heads=3)

@@ -9,6 +9,7 @@ from verify.case import Inputs, Tensor
 from verify.certificate import Record
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.packing import LENDERS
 from verify.pipeline import examine, run
 from verify.properties import Property, Trial, as_property, small_case
 
@@ -18,6 +19,8 @@ NAME = "batch_row_alone"
 def _refusal(kernel: Kernel) -> str | None:
     if not kernel.declaration.batch_invariant:
         return "does not declare batch invariance"
+    if kernel.operation in LENDERS:
+        return "its rows belong to targets, sequences or pages"
     return None
 
 

@@ -24,7 +24,7 @@ def _changed(case: Case, name: str) -> Case:
         value = -3.0 if tensor.values.flat[middle] == 3.0 else 3.0
         bits.flat[middle] = Tensor.of(tensor.format, value).bits  # type: ignore[arg-type]
         changed = {**inputs.tensors, name: Tensor(tensor.format, bits)}
-        return Inputs(changed, inputs.mask)
+        return Inputs(changed, inputs.mask, inputs.integers)
 
     return replace(case, name=f"{case.name}-{name}", build=build)
 

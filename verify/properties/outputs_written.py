@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from verify.case import Axes, Case
+from verify.case import Axes, Case, Plan
 from verify.certificate import Record
 from verify.families._values import normal_qkv
 from verify.judge import Verdict
 from verify.operation import direction_of
+from verify.packing import LENDERS, lend
 from verify.pipeline import examine
 from verify.properties import Property, Trial, always, as_property, small_case
 
@@ -24,11 +25,18 @@ ROWS = ((4, 64), (3, 37), (2, 1000))
 
 
 def _cases(trial: Trial) -> Iterator[Case]:
-    plan = trial.plan
+    if trial.kernel.operation in LENDERS:
+        plan = replace(trial.plan, operation=LENDERS[trial.kernel.operation])
+        yield from (lend(case, trial.plan) for case in _plain(plan))
+        return
     if direction_of(trial.kernel.operation) == "backward":
         yield small_case(trial, "written")
         return
-    if trial.kernel.operation != "attention":
+    yield from _plain(trial.plan)
+
+
+def _plain(plan: Plan) -> Iterator[Case]:
+    if plan.operation != "attention":
         for shape in ROWS:
             yield plan.rows("properties", "written", shape, lambda d, s=shape: d.normal(s))  # type: ignore[misc]
         return
