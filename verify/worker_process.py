@@ -378,7 +378,7 @@ def read_signature(function: Callable[..., Any], operation: str | None) -> tuple
         raise UsageError(
             f"cannot tell the operation from the parameters ({', '.join(names)}): "
             "attention starts with q, k, v, its gradient with q, k, v, do, softmax with x and its "
-            "gradient with x, dy; or pass --operation"
+            "gradient with x, dy, cross-entropy with x, target; or pass --operation"
         )
     first = len(ARGUMENTS[found])
     for p in parameters[first:]:
@@ -391,7 +391,9 @@ def read_signature(function: Callable[..., Any], operation: str | None) -> tuple
 
 def _operation_of(names: list[str]) -> str | None:
     """The operation whose positional arguments these are, the longest match first."""
-    for name in ("attention_backward", "attention", "softmax_backward", "softmax"):
+    # softmax stands for every operation of x alone, its gradient for theirs
+    told = [name for name in ARGUMENTS if not name.startswith(("log_softmax", "logsumexp"))]
+    for name in sorted(told, key=lambda name: -len(ARGUMENTS[name])):
         arguments = list(ARGUMENTS[name])
         if names[: len(arguments)] == arguments:
             return name

@@ -54,7 +54,7 @@ def _jagged(x: Tensor, starts: Tensor) -> Tensor:
     without=("gqa", "empty", "strides"),
     model={name: _nested_model(name) for name in DTYPES},
     masked_nonfinite="leaks",
-    source="pytorch torch/nested/_internal/sdpa.py, aten/src/ATen/native/transformers/attention.cpp",
+    source="pytorch torch/nested/_internal/sdpa.py, ATen/native/transformers/attention.cpp",
 )
 def nested(
     q: Tensor,
