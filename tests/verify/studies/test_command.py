@@ -25,6 +25,7 @@ from verify.studies.document import (
     Table,
     read,
 )
+from verify.studies.pages import markdown
 
 
 def document() -> Document:
@@ -122,3 +123,12 @@ def test_whole_study_runs_and_is_written(name: str, tmp_path: Path) -> None:
     assert found.whole
     assert found.claims
     assert "too small to say anything" not in (tmp_path / f"{name}.html").read_text()
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_published_study_is_whole_and_its_markdown_is_that_of_its_numbers(name: str) -> None:
+    """What reports/studies shows follows from the JSON beside it."""
+    folder = Path(__file__).parents[3] / "reports" / "studies"
+    found = read(folder / f"{name}.study.json")
+    assert found.whole
+    assert markdown(found) == (folder / f"{name}.md").read_text(encoding="utf-8")
