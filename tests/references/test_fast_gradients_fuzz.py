@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -142,3 +143,58 @@ def test_many_random_gradients_lie_inside_their_radius(seed: int) -> None:
     found = tally(seed, cases=250)
     assert found.misses == 0
     assert max(found.ratios) > 0.01
+
+
+# --- mistakes, made on purpose -------------------------------------------------------------------
+
+
+def _plain_case() -> Case:
+    r = np.random.default_rng(5)
+    shapes = ((1, 1, 70, 24), (1, 1, 80, 24), (1, 1, 80, 5), (1, 1, 70, 5))
+    q, k, v, do = (rounded(r.standard_normal(shape), "float32") for shape in shapes)
+    return Case((q, k, v, do), {"softcap": 3.0})
+
+
+def _misses() -> dict[str, int]:
+    """Misses by gradient."""
+    case, found = _plain_case(), {}
+    mine, truth = case.by(fast.attention_gradients), case.by(arb.attention_gradients)
+    for name in ("dq", "dk", "dv"):
+        one = Tally()
+        for place in np.ndindex(mine.parts()[name].shape):
+            one._compare(mine.parts()[name], truth.parts()[name], place)
+        found[name] = one.misses
+    return found
+
+
+def test_no_mistake_gives_no_miss() -> None:
+    """The reference for the next test."""
+    assert set(_misses().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "argument", "hit"),
+    [
+        ("gradient_block", "normalise", 1, ("dq", "dk", "dv")),  # the low words of p
+        ("gradient_block", "differentiate", 3, ("dq", "dk")),  # those of dS
+        ("gradient_block", "damp", 6, ("dq", "dk")),  # those of dT
+        ("lanes", "merge", 0, ("dk", "dv")),  # the sums of one block of rows
+    ],
+)
+def test_words_that_get_lost_are_found(
+    monkeypatch: pytest.MonkeyPatch, module: str, function: str, argument: int, hit: tuple[str, ...]
+) -> None:
+    """After one step (or before a merge) something is set to 0: exactly what it enters misses."""
+    place = importlib.import_module(f"references.fast.{module}")
+    right = getattr(place, function)
+
+    def wrong(*arguments: Any) -> None:
+        if function == "merge":  # (part, start, whole): what the block's sums hold in low words
+            arguments[argument][1] = 0.0
+            right(*arguments)
+        else:
+            right(*arguments)
+            arguments[argument][:] = 0.0
+
+    monkeypatch.setattr(place, function, wrong)
+    assert {name for name, count in _misses().items() if count} == set(hit)
