@@ -117,7 +117,8 @@ def _table(operation: str, rows: Sequence[Line]) -> str:
         profile = "" if x.profile == "standard" else f" ({x.profile} profile)"
         device = "" if x.device == "cpu" else f" on {x.device}"
         report = f"[{x.report}]({x.report}/report.md){device}{profile}"
-        text.append(_row([x.kernel, report, *cells, f"`{x.worst['worst case']}`"]))
+        case = x.worst["worst case"]
+        text.append(_row([x.kernel, report, *cells, f"`{case}`" if case else "see the report"]))
     return "\n".join(text)
 
 

@@ -253,7 +253,7 @@ def _limit(
 ) -> Bound:
     """The bound, with rows that the kernel declares to be a mean of V held to that of a mean."""
     limit = bound_of(operation, inputs, models, bench)
-    if operation.name != "attention" or kernel.declaration.empty_row != "mean":
+    if not gives_mean(kernel, operation):
         return limit
     empty = bench.oracle.decomposition(operation, inputs).empty
 
@@ -261,6 +261,11 @@ def _limit(
         return bound_of(operation, inputs, models, bench)
 
     return with_mean_rows(limit, empty, operation, inputs, again)
+
+
+def gives_mean(kernel: Kernel, operation: Operation) -> bool:
+    """Whether rows without keys are declared to be a mean of V."""
+    return operation.name == "attention" and kernel.declaration.empty_row == "mean"
 
 
 def output_format(kernel: Kernel, fmt: Format) -> Format:
@@ -484,9 +489,11 @@ def grade(
 ) -> dict[str, float | None]:
     """Error over the bound of every reference contract (> 1: refuted; None: nothing was judged).
 
-    Of the log-sum-exp no contract speaks; of gradients the worst counts.
+    Of the log-sum-exp no contract speaks; of gradients the worst counts.  Contracts are about
+    arithmetic: rows that the kernel declares to mean something else are left out.
     """
     enclosures = truth.enclosures()
+    declared = _rows_of_its_own(kernel, operation, inputs, truth, bench)
     names = [name for name in outputs_of(kernel, operation, inputs) if name != "lse"]
     ratios: dict[str, float | None] = {}
     for contract in grades.contracts(case.format):
@@ -495,6 +502,8 @@ def grade(
             enclosure = enclosures[name]
             error = error_interval(out.values, enclosure)
             usable = error.comparable & enclosure.finite
+            if declared is not None and name == "output":
+                usable &= ~declared[..., None]
             about_output = grades.limits(contract, enclosure, out.format)
             if about_output is not None:
                 limit = about_output[0]
@@ -505,6 +514,20 @@ def grade(
         known = [ratio for ratio in found if ratio is not None]
         ratios[contract.letter] = max(known) if known else None
     return ratios
+
+
+def _rows_of_its_own(
+    kernel: Kernel, operation: Operation, inputs: Inputs, truth: Truth, bench: Bench
+) -> NDArray[np.bool_] | None:
+    """Rows of attention without keys, where the kernel declares their mean, and those of which it
+    declares nothing; None where there is none."""
+    if operation.name != "attention":
+        return None
+    rows = truth.unspecified
+    if gives_mean(kernel, operation):
+        empty = bench.oracle.decomposition(operation, inputs).empty
+        rows = empty if rows is None else rows | empty
+    return rows
 
 
 def contract_limit(
