@@ -30,8 +30,10 @@ class Budget:
         return left / max(self.planned - self._begun + 1, 1)
 
     def learn(self, kind: object, work: float, pair_seconds: float) -> None:
-        """Remember how long a pair of calls took for its work."""
-        self._rates[kind] = pair_seconds / work
+        """Remember how long a pair of calls took for its work: the best rate so far, since small
+        calls are mostly overhead."""
+        rate = pair_seconds / work
+        self._rates[kind] = min(rate, self._rates.get(kind, rate))
 
     def too_long(self, kind: object, work: float, share: float) -> str | None:
         """Why a timing is left out: a warm-up and FEW_ROUNDS are predicted to overrun its share."""

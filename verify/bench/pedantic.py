@@ -53,7 +53,7 @@ def _timed(benchmark: Any, session: Session, item: Item, share: float) -> Timing
     assert session.roofline
     busy = session.busy()
     pair = rounds.warm_up()
-    count = session.count(item, pair, share)
+    count = session.count(pair, share)
 
     def setup() -> None:
         rounds.before()

@@ -198,9 +198,8 @@ class Session:
         self.skipped.append((f"{item.kernel} {item.format.name}", item.shape.label, reason))
         return reason
 
-    def count(self, item: Item, pair_seconds: float, share: float) -> int:
+    def count(self, pair_seconds: float, share: float) -> int:
         """How many rounds are timed, now that the seconds of a pair are known."""
-        self.budget.learn(item.kind, item.shape.work, pair_seconds)
         return self.ask.rounds or rounds_within(pair_seconds, self.ask.seconds, share)
 
     def busy(self) -> float | None:
@@ -220,6 +219,8 @@ class Session:
         traffic = shape.bytes(item.format, kernel.operation)
         count, scatter = len(times.inside), spread(times.inside)
         median = statistics.median(times.inside)
+        pair = median + (statistics.median(reference.inside) if reference.inside else 0.0)
+        self.budget.learn(item.kind, shape.work, pair)
         share = self.roofline.seconds(shape.flops, traffic, item.format.name) / median
         level, doubts = trust(scatter, busy, self.alone, count, share)
         if kernel.way == "command":

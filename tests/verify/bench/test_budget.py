@@ -21,6 +21,10 @@ def test_a_call_that_would_overrun_is_left_out_before_it_begins() -> None:
     assert "about 10.0 s" in reason
     assert budget.too_long("a", 4.0, 20.0) is None
     assert budget.too_long("b", 1e9, 20.0) is None
+    budget.learn("a", 100.0, 10.0)  # ten times as fast: what came before was mostly overhead
+    assert budget.too_long("a", 10.0, 20.0) is None
+    budget.learn("a", 1.0, 1.0)
+    assert budget.too_long("a", 10.0, 20.0) is None
 
 
 def test_rounds_fill_the_seconds_within_limits() -> None:
