@@ -256,6 +256,20 @@ class ArithmeticModel:
         return cls(**values)
 
 
+_BACKWARD_FIELDS = (
+    "backward_p", "backward_p_format", "delta", "delta_format", "gradients", "dp_format",
+    "ds_format", "ds_roundings", "ds_form", "gradient_scale", "gradient_block", "group_format",
+    "more_roundings",
+)  # fmt: skip
+
+
+def forward_fields(model: ArithmeticModel) -> ArithmeticModel:
+    """The model with the defaults of everything that only its backward pass has: models that agree
+    in this have the same forward pass."""
+    plain = ArithmeticModel()
+    return replace(model, **{name: getattr(plain, name) for name in _BACKWARD_FIELDS})
+
+
 @dataclass(frozen=True)
 class Preset:
     """A named set of models in one input format; the bound is the maximum over the variants.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.decompose import Decomposition
-from verify.arithmetic import ArithmeticModel
+from verify.arithmetic import ArithmeticModel, forward_fields
 from verify.bounds.attention import RowsBound, Shared, Variant, rows_bound
 from verify.bounds.backward_probabilities import BackwardP, backward_p, p_for_values
 from verify.bounds.folding import Rows, attention_rows
@@ -47,10 +47,18 @@ def attention_backward_bound_of_models(
     names = gradient_names(operation.name, inputs.tensors)
     bounds = []
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        blocks = list(attention_rows(inputs, operation.forward, parts, whole=True))
-        for model in dict.fromkeys(models):
-            pieces = [_Piece.of(inputs, rows, at, model, do) for at, rows in blocks]
-            bounds.append(_assembled(inputs, operation, parts, model, pieces, names))
+        distinct = tuple(dict.fromkeys(models))
+        pieces: dict[ArithmeticModel, list[_Piece]] = {model: [] for model in distinct}
+        for at, rows in attention_rows(inputs, operation.forward, parts, whole=True):
+            forward: dict[ArithmeticModel, RowsBound] = {}
+            for variant in Shared(rows, distinct):
+                alone = forward_fields(variant.model)
+                if alone not in forward:
+                    forward[alone] = rows_bound(rows, variant, 1.0)
+                piece = _Piece.of(inputs, rows, at, variant, forward[alone], do)
+                pieces[variant.model].append(piece)
+        for model, found in pieces.items():
+            bounds.append(_assembled(inputs, operation, parts, model, found, names))
     return largest(bounds)
 
 
@@ -71,14 +79,18 @@ class _Piece:
 
     @classmethod
     def of(
-        cls, inputs: Inputs, rows: Rows, at: tuple[slice, slice], model: ArithmeticModel, do: Array
+        cls,
+        inputs: Inputs,
+        rows: Rows,
+        at: tuple[slice, slice],
+        variant: Variant,
+        forward: RowsBound,
+        do: Array,
     ) -> _Piece:
         kv_heads = inputs["k"].shape[1]
         group = inputs["q"].shape[1] // max(kv_heads, 1)
         slabs = inputs["k"].shape[0] * kv_heads
         folded = do.reshape(slabs, -1, do.shape[3])[at]
-        (variant,) = Shared(rows, [model])
-        forward = rows_bound(rows, variant, 1.0)
         p = backward_p(rows, variant, forward)
         ds = score_gradients(rows, variant, forward, p, folded)
         return cls(rows, variant, p, ds, folded, group, _flags(rows, forward, ds))
