@@ -1,8 +1,8 @@
 """Operators: which of torch's own operators a call uses, in Python and below it.
 
-Two modes of torch watch: one sees calls of functions (`torch.nn.functional.softmax`), the other
-what reaches the dispatcher (`aten::_softmax`), from Python or C++.  Not seen: a library's code that
-is called past torch, as by ctypes, and kernels that are launched directly.
+Two modes of torch watch: one sees calls of functions by module and name (`torch.softmax`), the
+other what reaches the dispatcher (`aten::_softmax`), from Python or C++.  Not seen: a library's
+code that is called past torch, as by ctypes, and kernels that are launched directly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.overrides import TorchFunctionMode, resolve_name
+import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -23,7 +24,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.seen.add(resolve_name(func) or getattr(func, "__name__", "?"))
+        self.seen.add(f"{getattr(func, '__module__', None)}.{getattr(func, '__name__', '?')}")
         return func(*args, **(kwargs or {}))
 
 
@@ -45,3 +46,9 @@ def watched() -> Iterator[set[str]]:
     seen: set[str] = set()
     with _Functions(seen), _Dispatched(seen):
         yield seen
+
+
+def prepare() -> None:
+    """Watch one call: the first loads torch's compiler, for which no kernel should pay."""
+    with watched():
+        torch.zeros(1) + 1

@@ -172,6 +172,8 @@ class Worker:
         Raises      KernelError for an exception, a crash, a hang, a wrong count, type or shape;
                     IntegrityError where an input was changed.
         """
+        if layout == "watched":
+            self._request({"do": "watch"}, START_SECONDS)
         request = self._write(inputs, shapes)
         nonce = secrets.token_hex(8)
         request |= {"do": "run", "kernel": kernel, "options": options, "device": device}

@@ -65,6 +65,11 @@ def answer(request: dict[str, Any], loaded: dict[str, Loaded], arena: Arena) -> 
     try:
         if request["do"] == "list":
             return {"kernels": _list()}
+        if request["do"] == "watch":
+            from verify.operators import prepare
+
+            prepare()
+            return {}
         if request["do"] == "libraries":
             return {"libraries": libraries()}
         if request["do"] == "load":

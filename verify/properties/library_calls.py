@@ -1,8 +1,9 @@
 """A kernel that declares which libraries' softmax or attention it calls uses no other.
 
 Only a declaration (`calls`) can be contradicted, so only kernels with one are watched: watching is
-an intrusion, which compilers in particular do not stand.  Which libraries were loaded is in every
-certificate.
+an intrusion, which compilers in particular do not stand.  A declaration that cannot be checked is
+INCONCLUSIVE, or failing while one is watched would be a way out.  Which libraries were loaded is in
+every certificate.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def _told(record: Record, operators: tuple[str, ...] | None, trial: Trial) -> Re
     if record.verdict is not Verdict.PASS:
         return record
     if operators is None:
-        reason = "its operators cannot be watched"
-        return replace(record, verdict=Verdict.OUT_OF_SCOPE, reason=reason)
+        reason = "declares which libraries it calls, but fails or tells nothing while it is watched"
+        return replace(record, verdict=Verdict.INCONCLUSIVE, reason=reason)
     found = whole_operations(operators)
     record = replace(record, metrics={**record.metrics, "operators": list(operators)})
     wrong = undeclared(found, trial.kernel.declaration.calls or "none")
