@@ -34,3 +34,22 @@ def test_a_row_without_keys_depends_on_need_weights() -> None:
     mask = torch.tensor([[True, True], [False, False]])
     assert find("torch-multihead-attention-weights")[0](x, x, x, mask=mask)[0, 0, 1].isnan().all()
     assert (find("torch-multihead-attention")[0](x, x, x, mask=mask)[0, 0, 1] == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor imports what torch deprecates
+@pytest.mark.parametrize("name", ["torch-flex-attention-compiled", "torch-compiled-attention"])
+def test_compiled_kernels_mean_the_same_as_eager_flex_attention(name: str) -> None:
+    """Certifying them takes most of an hour (seconds to compile each case); this is a smoke check.
+
+    Square, since one has its causal corner top-left and the other bottom-right.
+    """
+    compiled, found = find(name)
+    if found.unavailable is not None and (reason := found.unavailable()):
+        pytest.skip(reason)
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 19, 16, generator=draw) for _ in "qkv")
+    eager = find("torch-flex-attention")[0]
+    for options in ({"causal": True}, {"mask": torch.arange(19) >= 7}, {"softcap": 2.0}):
+        got = compiled(q, k, v, scale=0.25, **options)
+        want = eager(q, k, v, scale=0.25, **options)
+        assert (got - want).abs().max() <= 64 * 2**-24 * v.abs().max(), options
