@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = (430.0, 280.0)
+WIDE = 30.0  # figures further apart than this stand on a logarithmic axis
 TEMPLATE = """
 <p>Versions from left to right, oldest first. Tightness is error over bound, so a line that rises
 uses more of what the declared arithmetic allows; a version with another declaration has another
@@ -97,9 +98,9 @@ def _chart(
     found: Sequence[Trend],
     versions: Sequence[str],
 ) -> str:
+    # A kernel without figures here keeps its place, so that it has one colour in every picture.
     lines = {t.title: [None if s is None else value(s) for s in t.states] for t in found}
-    lines = {t: ys for t, ys in lines.items() if sum(y is not None for y in ys) > 1}
-    if not lines:
+    if not any(sum(y is not None for y in ys) > 1 for ys in lines.values()):
         return ""
     text = "; ".join(f"{t}: {', '.join(number(y) for y in ys)}" for t, ys in lines.items())
     return figure(
@@ -118,13 +119,17 @@ def _paint(
     plot = canvas.add_subplot()
     for index, ys in enumerate(lines):
         colour, marker = style_of(index)
-        points = [(x, y) for x, y in enumerate(ys) if y is not None]
-        xs, heights = zip(*points, strict=True)
+        xs = [x for x, y in enumerate(ys) if y is not None]
+        heights = [y for y in ys if y is not None]
         (drawn,) = plot.plot(xs, heights, color=colour, marker=marker, markersize=5, linewidth=1.4)
         drawn.set_gid(f"series-{index}")
     plot.set_xticks(range(len(versions)), [_short(v) for v in versions])
     plot.set_ylabel(title.partition(" (")[0])
-    plot.set_ylim(bottom=0)
+    heights = [y for ys in lines for y in ys if y is not None and y > 0]
+    if max(heights, default=1.0) > WIDE * min(heights, default=1.0):
+        plot.set_yscale("log")
+    else:
+        plot.set_ylim(bottom=0)
     plot.grid(axis="y")
     plot.margins(x=0.08)
 

@@ -26,7 +26,7 @@ class Version:
 class State:
     """One kernel in one version.
 
-    typical, largest   error / bound: median over the cases, and the largest
+    typical, largest   error / bound: median over the cases, and the largest (None: a value is lost)
     accuracy           correct bits of a typical judged case (see `verify.report.pareto`), over the
                        cases that every version was judged on
     rate, ratio        tokens per second, and the reference's time over the kernel's, at the shape
@@ -102,7 +102,7 @@ def _state(c: Certificate, shape: str | None, cases: set[str] | None) -> State:
         verdict=facts.status(c).word,
         grade=c.grade.letter if c.grade else "—",
         typical=facts.typical_tightness(c),
-        largest=facts.largest_tightness(c),
+        largest=None if facts.lost_values(c) else facts.largest_tightness(c),
         accuracy=None if not sizes or facts.lost_values(c) else bits(median(sizes)),
         rate=None if rate is None else float(rate),
         ratio=None if ratio is None else float(ratio),

@@ -62,7 +62,7 @@ def _row(title: str, timing: Mapping[str, Any]) -> list[Cell]:
     median = float(timing["seconds_median"])
     return [
         Cell(title, heads_row=True),
-        Cell(shape(timing)),
+        Cell(shape(timing).replace(" ", "\N{NO-BREAK SPACE}")),
         quantity(float(timing["rounds"])),
         quantity(median * 1e3),
         quantity(_scaled(timing, "seconds_least", 1e3)),
