@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from verify.report.template import render
 from verify.report.words import number, ratio
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SIZE = (430.0, 280.0)
@@ -127,11 +129,21 @@ def _paint(
     plot.set_ylabel(title.partition(" (")[0])
     heights = [y for ys in lines for y in ys if y is not None and y > 0]
     if max(heights, default=1.0) > WIDE * min(heights, default=1.0):
-        plot.set_yscale("log")
+        _logarithmic(plot, min(heights), max(heights))
     else:
         plot.set_ylim(bottom=0)
     plot.grid(axis="y")
     plot.margins(x=0.08)
+
+
+def _logarithmic(plot: Axes, low: float, high: float) -> None:
+    """Powers of ten as ticks, written as everywhere in the page."""
+    from matplotlib.ticker import NullLocator
+
+    plot.set_yscale("log")
+    ticks = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    plot.set_yticks(ticks, [number(t) for t in ticks])
+    plot.yaxis.set_minor_locator(NullLocator())
 
 
 def _short(name: str) -> str:

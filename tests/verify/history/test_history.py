@@ -57,13 +57,14 @@ def test_a_version_without_the_kernel_says_so(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_every_version_and_two_lines_differ_as_their_data(tmp_path: Path) -> None:
-    folders = [version(tmp_path / f"v{i}", 0.1 * i, 10.0 * i) for i in (1, 2, 3)]
+    folders = [version(tmp_path / f"v{i}", 0.1 * i, 10.0**i) for i in (1, 2, 3)]
     found = versions(folders, ["1.0", "1.1", "2.0"])
     html, summary = write_history(found, trends(found), tmp_path)
     page = html.read_text()
     for text in ("1.0", "1.1", "2.0", "<svg", "Tightness", "Tokens per second", SHAPE):
         assert text in page
     assert summary.read_text().count("mine.py:flash") == 3
+    assert "mathdefault" not in page
     turned = versions(folders[::-1], ["1.0", "1.1", "2.0"])
     other, _ = write_history(turned, trends(turned), tmp_path)
     assert other.read_text() != page
