@@ -37,7 +37,7 @@ from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import direction_of
 from verify.pipeline import Bench, examine
-from verify.properties import Trial, try_all
+from verify.properties import Trial, refusals, try_all
 from verify.sources import Guard
 from verify.waivers import Waiver, applied
 from verify.worker import Worker
@@ -156,6 +156,10 @@ def execute(
         if progress:
             progress(number, len(cases), record)
     structural = list(try_all(campaign.trial(bench))) if campaign.only is None else []
+    if campaign.only is None:
+        skipped += [
+            Skipped(n, n, f"property: {why}") for n, why in refusals(campaign.kernel).items()
+        ]
     planned = len(cases) + len(skipped) + len(structural)
     seconds = time.perf_counter() - started
     everything = (*records, *structural)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,9 @@ def filled_memory() -> Iterator[None]:
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        yield
+        with warnings.catch_warnings():  # of operators that know no deterministic way
+            warnings.simplefilter("ignore")
+            yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=only_warns)
 

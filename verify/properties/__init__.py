@@ -95,6 +95,12 @@ def try_all(trial: Trial, chosen: Iterable[str] | None = None) -> Iterator[Recor
             yield from found.tried(trial)
 
 
+def refusals(kernel: Kernel) -> dict[str, str]:
+    """Why the kernel is not asked, for each property of which it is not."""
+    reasons = {name: property_named(name).refusal(kernel) for name in names()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
 def as_property(record: Record, name: str, label: str, fmt: Format) -> Record:
     """A record of an ordinary case, told as that of a property."""
     check = f"property:{name}" if record.check == "bound" else record.check
