@@ -7,8 +7,10 @@ are the last tokens of a sequence); softcap comes before the mask; kv heads may 
 
 Nothing narrower than binary32 scores, row sum and accumulators with P in the input format is
 documented, so that the presets `flash` and `single` are declared; bf16 flushes subnormal numbers
-as in `executorch_sdpa`.  Nothing is declared of queries that come before every key: a sequence of
-vLLM has at least as many keys as queries.
+as in `executorch_sdpa`.
+
+A sequence of vLLM has at least as many keys as queries.  Causal queries that come before every key
+are not passed on; their rows are 0 here, and nothing is declared of them.
 """
 
 from __future__ import annotations
@@ -66,6 +68,10 @@ def attention(
     softcap: float | None = None,
 ) -> Tensor:
     """q (batch, heads, n_q, d), k, v (batch, kv_heads, n_k, d)."""
+    early = max(q.shape[2] - k.shape[2], 0) if causal else 0
+    if early:
+        late = attention(q[:, :, early:], k, v, scale=scale, causal=True, softcap=softcap)
+        return torch.cat([torch.zeros_like(q[:, :, :early]), late], dim=2)
     run = _operators()
     batch, heads, n_q, d = q.shape
     kv_heads, n_k = k.shape[1:3]
