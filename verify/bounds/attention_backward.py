@@ -16,7 +16,12 @@ from verify.bounds.attention import RowsBound, Shared, Variant, rows_bound
 from verify.bounds.backward_probabilities import BackwardP, backward_p, p_for_values
 from verify.bounds.folding import Rows, attention_rows
 from verify.bounds.gradient_sums import Terms, finished, summed
-from verify.bounds.score_gradients import ScoreGradients, roundings, score_gradients
+from verify.bounds.score_gradients import (
+    ScoreGradients,
+    roundings,
+    score_gradients,
+    tile_underflow,
+)
 from verify.bounds.statement import GRADIENT_STAGES, Array, Booleans, Bound, largest
 from verify.case import Inputs
 from verify.formats import FORMATS
@@ -161,10 +166,11 @@ def _dv(piece: _Piece) -> Bound:
     wrong = p_for_values(rows, piece.variant.model, piece.p)
     more = (1 + FORMATS[piece.variant.model.softmax_format].u) ** roundings(rows, piece.variant)
     wrong = more * wrong + (more - 1) * rows.p
+    lost = np.where(rows.live, tile_underflow(piece.variant, 0.0), 0.0)
     terms = Terms(
         value=np.abs(_over_queries(piece, rows.p, piece.do)),
         size=_over_queries(piece, rows.p, size),
-        error=_over_queries(piece, wrong, size),
+        error=_over_queries(piece, wrong, size) + _over_queries(piece, lost, np.ones_like(size)),
         by_p=_over_queries(piece, piece.p.error, size),
         by_d=np.zeros(1),
     )

@@ -105,6 +105,24 @@ def roundings(rows: Rows, variant: Variant) -> Array:
     return more
 
 
+def tile_underflow(variant: Variant, stored: float) -> Array | float:
+    """
+    Absolute error of a term e_tile (dO times rescale factors), for kernels whose rescales are
+    differentiated: the factors multiply dO before dP is formed, so that what underflows there is
+    multiplied by the exponential of the tile, at most L, and not by p.
+
+    Guarantee   (stored + (R + 3) eta) L where R > 0, else 0; L = `log_largest`.
+    Source      docs/theory/bounds.md, section 14.2.
+    """
+    model = variant.model
+    if model.backward_p != "kept" or model.p_normalised:
+        return 0.0
+    _, eta = _softmax_unit(model)
+    rescales = variant.exps.rescales
+    each = (stored + (rescales + 3) * eta) * np.exp(variant.exps.log_largest)
+    return np.where(rescales > 0, each, 0.0)
+
+
 def _upstream(
     rows: Rows, variant: Variant, forward: RowsBound, p: BackwardP, do: Array
 ) -> _Upstream:
@@ -213,6 +231,8 @@ def _product(
     else:
         whole = np.abs(up.dp) + np.abs(up.d) + up.dp_error + up.d_error
         error = (1 + u) * (by_d + by_p + u * weight * whole + 2 * eta) + u * rows.p * size + eta
+    stored = 0.0 if model.dp_format is None else FORMATS[model.dp_format].underflow_unit()
+    error = error + tile_underflow(variant, stored)
     growth = (1 + u) ** roundings(rows, variant)
     return np.asarray(growth * error + (growth - 1) * rows.p * size)
 
