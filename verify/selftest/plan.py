@@ -16,6 +16,7 @@ QUICK = (
     "asymmetric_sizes", "block_edges", "boolean_masks", "causal", "empty_rows", "exact_scores",
     "first_block_masked", "grouped_heads", "nonfinite_visible", "one_key", "p_subnormal",
     "seed_case", "sinks", "softcap", "staircase_down", "staircase_up", "windows",
+    "gradient_block_edges", "gradient_reductions", "large_lse_gradient", "offset_values_gradient",
 )  # fmt: skip
 # Properties of many calls: the default run tries each on a right kernel in one of its formats.
 LONG = ("option_has_effect", "split_and_merge")
