@@ -18,9 +18,10 @@ def misread(name: str, fmt: str) -> list[str]:
     """
     function, found = find(name)
     claimed, without = set(inspect.signature(function).parameters), set(found.declaration.without)
+    size = max(8, found.declaration.d_multiple, found.declaration.d[0])
     wrong, tried = [], 0
     for title, wanted in CASES.items():
-        given = {**({"d_v": 8} if "d_v" in without else {}), **wanted}
+        given = {"d": size, **wanted, **({"d_v": size} if "d_v" in without else {})}
         given |= {"kv_heads": 4} if "gqa" in without else {}
         if ("empty" in without and given.get("n_k") == 0) or not set(given) & OPTIONS <= claimed:
             continue
