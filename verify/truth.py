@@ -235,13 +235,14 @@ class Oracle:
         ).output
 
     def _hidden_overflow(self, operation: Operation, inputs: Inputs) -> NDArray[np.bool_]:
-        """Rows with a removed key whose score overflows binary32: inf - inf if masks are added."""
+        """Rows with a removed key whose score, or its multiple by log2 e = 1.443, overflows
+        binary32: inf - inf if masks are added."""
         parts = self.decomposition(operation, inputs)
         q, k = np.abs(inputs["q"].values), np.abs(inputs["k"].values)
         repeat = q.shape[1] // max(k.shape[1], 1)
         with np.errstate(invalid="ignore", over="ignore"):
             size = q @ np.repeat(k, repeat, axis=1).swapaxes(2, 3)
-        return np.asarray((~parts.visible & ~(size <= BINARY32.largest / 2)).any(axis=-1))
+        return np.asarray((~parts.visible & ~(size <= BINARY32.largest / 1.45)).any(axis=-1))
 
     # -- the audit: a sample of rows of every run against mpmath -----------------------------
 

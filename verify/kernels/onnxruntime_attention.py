@@ -26,7 +26,10 @@ SOURCE = (
     "onnxruntime 1.32 onnxruntime/core/providers/cpu/llm/attention.cc, attention_softmax.h; "
     "onnx.ai/onnx/operators/onnx__Attention.html"
 )
-MASKED_KEY_WINS = "a removed key gets -65504, not -inf: it wins where its own score is high enough"
+MASKED_KEY_WINS = (
+    "a removed key gets the lowest finite number, not -inf: it wins where its own score is high "
+    "enough and the live ones are low"
+)
 BINARY32 = {"format": "fp32", "mode": "RN"}
 
 
@@ -92,7 +95,7 @@ def attend(
     masked_nonfinite="leaks",
     without=("empty",),
     libraries=("onnxruntime", "onnx"),
-    refuted={"fp16": MASKED_KEY_WINS},
+    refuted=dict.fromkeys(FORMATS, MASKED_KEY_WINS),
     unavailable=missing,
     source=SOURCE,
 )
@@ -123,7 +126,7 @@ def attention(
     masked_nonfinite="leaks",
     without=("empty",),
     libraries=("onnxruntime", "onnx"),
-    refuted={"fp16": MASKED_KEY_WINS},
+    refuted=dict.fromkeys(FORMATS, MASKED_KEY_WINS),
     unavailable=missing,
     source=SOURCE,
 )

@@ -36,7 +36,11 @@ SOURCE = (
 
 REFUTED = {
     "fp16": "a masked key whose score exceeds binary16 gives +inf, which the additive mask cannot "
-    "take back: the row is NaN"
+    "take back: the row is NaN",
+    **dict.fromkeys(
+        ("bf16", "fp32"),
+        "the mask adds the lowest finite number: a masked key at 2e38 beats visible ones at -2e38",
+    ),
 }
 
 
