@@ -33,7 +33,7 @@ from verify.integers import Draws
 from verify.operation import Operation, OperationName
 
 PAGE = 16  # slots of a page of a lent case
-GARBAGE = 100.0  # what slots without a key hold, where a case has no NaN in them
+GARBAGE = 96.0  # what slots without a key hold, where a case has no NaN in them
 MOST_SCORES = 2**18  # of a lent case, so that its mask and truth are affordable
 LENT = frozenset(("scale", "softcap", "causal", "window", "gqa", "d_v", "cross", "ragged"))
 # Whose cases an operation borrows.

@@ -28,6 +28,7 @@ from verify.families._values import normal_qkv
 from verify.formats import FORMATS
 from verify.integers import Draws
 from verify.operation import OPERATIONS, Operation, OperationName, direction_of
+from verify.packing import LENDERS
 from verify.tensor_files import Stored, serialised, sha256, write_whole
 from verify.truth import Oracle, require_overlap
 
@@ -212,13 +213,19 @@ def entry(case: Case, stored: dict[str, Stored], file: str) -> dict[str, Any]:
     }
 
 
+def _operations() -> list[OperationName]:
+    """Those whose inputs are tensors of one format, forward."""
+    forward = (name for name in OPERATIONS if direction_of(name) == "forward")
+    return [name for name in forward if name not in LENDERS]
+
+
 def corpus(
     committed: list[dict[str, Any]] | None = None,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Every file by name, and the manifest; of the cases of a committed manifest where given."""
     files: dict[str, bytes] = {}
     entries = []
-    for operation in (name for name in OPERATIONS if direction_of(name) == "forward"):
+    for operation in _operations():
         for fmt in FORMAT_NAMES:
             name = f"{operation}-{fmt}.safetensors"
             content: dict[str, Stored] = {}

@@ -17,7 +17,7 @@ from verify.declaration import FEATURES
 from verify.families import _manifest, _minilm
 from verify.families.real_extract import _tensors
 from verify.formats import FORMATS, Format
-from verify.operation import OPERATIONS, OperationName
+from verify.operation import OPERATIONS, PACKED, OperationName
 
 INSTALLED = {"real_minilm"}
 NAMES = [name for name in families.names() if name not in INSTALLED]
@@ -111,12 +111,32 @@ def _used(case: Case, inputs: Inputs) -> set[str]:
     if not case.operation.is_attention:
         return used | ({"ragged"} if tensors["x"].shape[1] % 16 else set())
     q, k, v = (tensors[name].shape for name in "qkv")
+    if case.operation.name in PACKED:
+        return used | _used_of_sequences(inputs)
     used |= {"mask"} if inputs.mask is not None else set()
     used |= {"gqa"} if q[1] != k[1] else set()
     used |= {"d_v"} if v[3] != q[3] else set()
     used |= {"cross"} if q[2] != k[2] else set()
     used |= {"ragged"} if q[2] % 16 or k[2] % 16 else set()
     return used
+
+
+def _used_of_sequences(inputs: Inputs) -> set[str]:
+    """The same for packed sequences, whose mask is what their lengths say."""
+    q, k, v = (inputs[name].shape for name in "qkv")
+    if "cache_seqlens" in inputs.integers:
+        lengths = [(q[2], int(n)) for n in inputs.integers["cache_seqlens"]]
+    else:
+        starts = [np.diff(inputs.integers[f"cu_seqlens_{x}"]).tolist() for x in "qk"]
+        lengths = list(zip(*starts, strict=True))
+    shown = {
+        "gqa": q[1] != k[1],
+        "d_v": v[3] != q[3],
+        "cross": any(a != b for a, b in lengths),
+        "ragged": any(a % 16 or b % 16 for a, b in lengths),
+        "empty": any(0 in pair for pair in lengths),
+    }
+    return {name for name, present in shown.items() if present}
 
 
 def _check_shapes(case: Case, inputs: Inputs) -> None:

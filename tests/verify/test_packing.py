@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import references
 from references.enclosure import NEGATIVE_INFINITY, POSITIVE_INFINITY
@@ -17,6 +16,7 @@ from verify.formats import BINARY32
 from verify.in_process import InProcess
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.kernels import find
 from verify.kernels.textbook_packed import paged_online, varlen_shifted
 from verify.kernels.textbook_softmax import cross_entropy
 from verify.operation import PACKED, Operation, OperationName
@@ -53,40 +53,19 @@ def test_textbook_kernels_pass_their_family(operation: OperationName) -> None:
     assert judged(KERNELS[operation], operation, cases(operation)) == {Verdict.PASS}
 
 
-def test_a_neighbour_that_is_seen_is_refuted() -> None:
-    """cu_seqlens that are ignored: one long sequence."""
-    right = varlen_shifted()
-
-    def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, scale):  # type: ignore[no-untyped-def]
-        whole = [x.new_tensor([0, x[-1]]) for x in (cu_seqlens_q, cu_seqlens_k)]
-        return right(q, k, v, *whole, scale=scale)
-
-    chosen = [c for c in cases("attention_varlen") if not c.needs & {"causal", "window"}]
-    assert Verdict.FAIL in judged(attention_varlen, "attention_varlen", chosen)
+CONTROLS: dict[OperationName, str] = {
+    "attention_varlen": "control-sees-neighbour",
+    "attention_paged": "control-reads-last-page",
+    "cross_entropy": "control-target-off-by-one",
+}
 
 
-def test_a_page_too_many_is_refuted() -> None:
-    """The last page is read to its end, where another sequence's numbers lie."""
-    right = paged_online()
-
-    def attention_paged(q, k_cache, v_cache, block_table, cache_seqlens, *, scale):  # type: ignore[no-untyped-def]
-        page = k_cache.shape[1]
-        return right(
-            q, k_cache, v_cache, block_table, -(-cache_seqlens // page) * page, scale=scale
-        )
-
-    chosen = [c for c in cases("attention_paged") if not c.needs & {"causal", "window"}]
-    assert Verdict.FAIL in judged(attention_paged, "attention_paged", chosen)
-
-
-def test_the_next_class_is_refuted() -> None:
-    """The loss of another class than the target."""
-
-    def wrong(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        other = (target + 1) % x.shape[-1]
-        return torch.nn.functional.cross_entropy(x, other, reduction="none")
-
-    assert Verdict.FAIL in judged(wrong, "cross_entropy", cases("cross_entropy"))
+@pytest.mark.parametrize("operation", list(CONTROLS))
+def test_controls_are_refuted_by_the_family_of_their_operation(operation: OperationName) -> None:
+    """A key of the next sequence; the last page to its end; the loss of the next class."""
+    wrong = find(CONTROLS[operation])[0]
+    plain = [c for c in cases(operation) if not c.needs & {"causal", "window"}]
+    assert Verdict.FAIL in judged(wrong, operation, plain)
 
 
 def test_packed_sequences_equal_each_sequence_by_itself() -> None:

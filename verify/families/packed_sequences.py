@@ -63,6 +63,7 @@ def _case(plan: Plan, name: str, lengths: Lengths, **options: object) -> Case:
         "gqa": heads != kv_heads,
         "cross": any(a != b for a, b in lengths),
         "ragged": any(n % 16 for pair in lengths for n in pair),
+        "empty": any(0 in pair for pair in lengths),
     }
     label = "-".join(filter(None, (name, level, "gqa" * used["gqa"], *sorted(options))))
     smoke: Profile = "smoke" if name in ("ragged", "decode") and not level else "standard"

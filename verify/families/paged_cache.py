@@ -58,6 +58,7 @@ def _case(plan: Plan, name: str, **options: object) -> Case:
         "cross": True,
         "ragged": any(length % 16 for length in lengths),
         "nonfinite": np.isnan(old),
+        "empty": 0 in lengths,
     }
     label = "-".join(filter(None, (name, "nan" * bool(used["nonfinite"]), *sorted(options))))
     smoke: Profile = "smoke" if name == "decode" and not options else "standard"
