@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,8 +105,11 @@ return [dialog.open, dialog.querySelector('h3').textContent, dialog.textContent]
 
 
 def test_a_heat_cell_opens_the_card_of_its_worst_case(page: Browser) -> None:
-    page.run("[...document.querySelectorAll('.heat button.fail')][0].click()")
-    is_open, title, text = page.run(CARD)
+    deadline = time.monotonic() + 10
+    is_open = False
+    while not is_open and time.monotonic() < deadline:  # a busy machine runs the script late
+        page.run("[...document.querySelectorAll('.heat button.fail')][0].click()")
+        is_open, title, text = page.run(CARD)
     assert is_open
     assert title == "textbook-softmax-naive fp16"
     for part in (
