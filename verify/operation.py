@@ -40,6 +40,9 @@ OPERATIONS: tuple[OperationName, ...] = (
 # Attention whose tensors lie in another way (`verify.packing`).
 PACKED: tuple[OperationName, ...] = ("attention_varlen", "attention_paged")
 
+# The operations that `attncert bench` has shapes for.
+TIMED: tuple[OperationName, ...] = ("softmax", "log_softmax", "logsumexp", "attention")
+
 # The gradient of an operation with respect to its inputs is an operation of its own.
 BACKWARD: dict[OperationName, OperationName] = {
     "attention": "attention_backward",

@@ -22,7 +22,7 @@ from verify.certifying import Listener, Request, Silence, certify_all
 from verify.errors import UsageError
 from verify.formats import format_named
 from verify.kernel import Kernel
-from verify.operation import FORWARD, OPERATIONS
+from verify.operation import OPERATIONS, TIMED
 from verify.pipeline import Bench
 from verify.report import write_report
 from verify.report.section import Section
@@ -90,13 +90,13 @@ def publish(
 
 
 def _timings(ready: list[dict[str, Any]], folder: Path) -> list[Timed]:
-    """Time these kernels, each device in a run of its own; gradients are not timed."""
+    """Time these kernels, each device in a run of its own; those that `bench` has shapes for."""
     from verify.bench.running import bench
     from verify.bench.session import Ask
 
     found = []
     for device in _devices(ready):
-        mine = [k for k in ready if device in k["devices"] and k["operation"] not in FORWARD]
+        mine = [k for k in ready if device in k["devices"] and k["operation"] in TIMED]
         request = Request(tuple(k["name"] for k in mine), device=device)
         ask = Ask(request, TIMED_SHAPES[device], seconds=1.0, budget=TIMED_SECONDS)
         file = folder / f"{device}{SUFFIX}"

@@ -25,7 +25,7 @@ from verify.errors import UsageError
 from verify.formats import Format
 from verify.judge import worst
 from verify.kernel import Kernel, formats_named
-from verify.operation import FORWARD, OperationName
+from verify.operation import TIMED, OperationName
 from verify.pipeline import Bench
 from verify.truth import Oracle
 from verify.worker import Worker
@@ -110,8 +110,8 @@ class Session:
         request = self.ask.request
         found = {name: loaded(self.worker, name, request) for name in request.kernels}
         for name, kernel in found.items():
-            if kernel.operation in FORWARD:
-                raise UsageError(f"{name!r} is {kernel.operation}: only forward passes are timed")
+            if kernel.operation not in TIMED:
+                raise UsageError(f"{name!r} is {kernel.operation}: {', '.join(TIMED)} are timed")
         return found
 
     @cached_property

@@ -28,3 +28,13 @@ def test_inputs_are_standard_normal_also_where_they_repeat() -> None:
     assert np.isfinite(x).all()
     assert abs(x.mean()) < 6 / np.sqrt(x.size)
     assert abs(x.var() - 1) < 6 * np.sqrt(2 / DRAWN)
+
+
+def test_every_timed_operation_has_shapes_and_a_reference() -> None:
+    """What `publish --throughput` asks for: an operation without shapes once ended it with 70."""
+    from verify.bench.ladder import shapes
+    from verify.operation import OPERATIONS, TIMED
+
+    assert set(TIMED) <= set(OPERATIONS)
+    for operation in TIMED:
+        assert shapes(operation, "cpu")
