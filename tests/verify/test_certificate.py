@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,12 @@ def test_file_names_are_safe_and_distinct() -> None:
     stems = [file_stem(name, "fp16", "cpu") for name in names]
     assert len(set(stems)) == len(stems)
     assert all(c.isalnum() or c in "._-" for stem in stems for c in stem)
+
+
+def test_schema_knows_every_operation() -> None:
+    """A certificate of an operation that the schema does not know could not be read back."""
+    from verify.operation import OPERATIONS
+
+    text = resources.files("verify").joinpath("certificate.schema.json").read_text("utf-8")
+    kernel = json.loads(text)["properties"]["kernel"]
+    assert kernel["properties"]["operation"]["enum"] == list(OPERATIONS)
