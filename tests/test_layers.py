@@ -43,6 +43,8 @@ LAYERS = [
     ["verify.c_kernel", "verify.command_kernel"],
     ["verify.stopwatch", "verify.worker_process", "verify.worker"],
     ["verify.in_process", "verify.returned"],
+    ["verify.calling", "verify.findings"],
+    ["verify.limits", "verify.parts", "verify.case_grades"],
     ["verify.pipeline"],
     ["verify.properties"],
     ["verify.waivers", "verify.declared_file"],

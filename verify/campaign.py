@@ -19,6 +19,7 @@ from typing import Any
 
 import verify
 from verify import backing, evidence, families, grades
+from verify.calling import Bench
 from verify.case import Case, Plan, Profile
 from verify.certificate import (
     Certificate,
@@ -36,7 +37,7 @@ from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import direction_of
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.properties import Trial, refusals, try_all
 from verify.sources import Guard
 from verify.waivers import Waiver, applied

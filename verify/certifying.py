@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from threadpoolctl import threadpool_limits
 
 from verify import families, properties
+from verify.calling import Bench
 from verify.campaign import Campaign, command_line, execute, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Record, commitment
@@ -19,7 +20,6 @@ from verify.errors import UnusableError, UsageError
 from verify.formats import Format
 from verify.in_process import InProcess
 from verify.kernel import Kernel, formats_named
-from verify.pipeline import Bench
 from verify.sources import Guard
 from verify.truth import Oracle
 from verify.waivers import Waiver

@@ -16,6 +16,7 @@ from typing import Any
 
 import verify
 from verify import families
+from verify.calling import options_of, output_shapes, outputs_of
 from verify.campaign import Campaign, planned_cases, prepare_folder
 from verify.case import Case, Inputs, Profile
 from verify.certificate import Skipped
@@ -24,7 +25,6 @@ from verify.errors import UsageError
 from verify.formats import Format, format_named
 from verify.kernel import Kernel
 from verify.operation import FORWARD, OperationName
-from verify.pipeline import options_of, output_shapes, outputs_of
 from verify.tensor_files import Stored, serialised, sha256, write_whole
 
 SCHEMA = 1

@@ -18,6 +18,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from verify import properties
+from verify.calling import Bench
 from verify.campaign import (
     Campaign,
     Journal,
@@ -32,7 +33,7 @@ from verify.errors import UsageError
 from verify.exporting import INDEX, Corpus, corpus_digest, described, read_index
 from verify.formats import Format, format_named
 from verify.kernel import Kernel
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.returned import Returned, outputs_digest, read_answers
 from verify.tensor_files import sha256
 from verify.truth import Oracle

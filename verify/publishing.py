@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verify.bench import require_pytest_benchmark
+from verify.calling import Bench
 from verify.campaign import Campaign, certify, file_stem, prepare_folder
 from verify.case import Profile
 from verify.certificate import Certificate, Skipped, write, write_atomically
@@ -23,7 +24,6 @@ from verify.errors import UsageError
 from verify.formats import format_named
 from verify.kernel import Kernel
 from verify.operation import OPERATIONS, TIMED
-from verify.pipeline import Bench
 from verify.report import write_report
 from verify.report.section import Section
 from verify.terminal import line

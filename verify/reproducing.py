@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verify import families, properties
+from verify.calling import Bench
 from verify.campaign import environment
 from verify.case import Case, Plan
 from verify.certificate import Certificate, Record, read
@@ -16,7 +17,7 @@ from verify.errors import CertificateError
 from verify.formats import format_named
 from verify.judge import Verdict
 from verify.operation import direction_of
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.properties import Trial
 from verify.terminal import explain
 from verify.truth import Oracle

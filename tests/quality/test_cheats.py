@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from verify.calling import Bench
 from verify.formats import BINARY16
-from verify.pipeline import Bench
 from verify.selftest.expected import table
 from verify.selftest.gate import failures
 from verify.selftest.hunt import Ground, hunt

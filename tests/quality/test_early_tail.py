@@ -11,13 +11,14 @@ from functools import partial
 import numpy as np
 import pytest
 
+from verify.calling import Bench
 from verify.case import Arrays, Axes, Case, Plan
 from verify.certificate import Record
 from verify.certifying import Request, loaded
 from verify.formats import format_named
 from verify.integers import Draws
 from verify.judge import Verdict
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.truth import Oracle
 from verify.worker import Worker
 

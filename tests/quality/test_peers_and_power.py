@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from verify.calling import Bench
 from verify.case import Plan
 from verify.families import family
 from verify.formats import BFLOAT16, BINARY32
-from verify.pipeline import Bench
 from verify.selftest import power
 from verify.selftest.hunt import load
 from verify.selftest.peers import GATES, accepts, trials

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from verify import properties
+from verify.calling import Bench
 from verify.campaign import certify
 from verify.case import Plan
 from verify.certificate import Certificate, write
 from verify.certifying import Request, campaign_of, loaded
 from verify.errors import CertificateError
 from verify.formats import BFLOAT16
-from verify.pipeline import Bench
 from verify.properties import Trial
 from verify.reproducing import reproduce
 from verify.truth import Oracle

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from references.enclosure import FINITE, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY
-from verify import backing, families, judge, metrics, pipeline, properties
+from verify import backing, families, judge, metrics, parts, properties
 from verify.judge import Limits
 from verify.properties import Property
 from verify.selftest.expected import Expected, table
@@ -117,7 +117,7 @@ def _never_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(values: Any, truth: Any, error: Any, limits: Limits) -> Any:
         return whole(values, truth, error, replace(limits, bound=np.full_like(limits.bound, 1e308)))
 
-    monkeypatch.setattr(pipeline, "judge", blind)
+    monkeypatch.setattr(parts, "judge", blind)
 
 
 def _accepted_as(monkeypatch: pytest.MonkeyPatch, finite: int, special: int) -> None:

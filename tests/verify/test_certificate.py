@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from verify.calling import Bench
 from verify.campaign import Campaign, Journal, execute, file_stem
 from verify.certificate import (
     Certificate,
@@ -24,7 +25,6 @@ from verify.certifying import Request, certify_all, loaded
 from verify.errors import CertificateError
 from verify.formats import BINARY16
 from verify.judge import Verdict
-from verify.pipeline import Bench
 from verify.truth import Oracle
 from verify.worker import Worker
 

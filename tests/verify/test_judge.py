@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from references.enclosure import ANYTHING, FINITE, NAN, POSITIVE_INFINITY, Enclosure
-from verify import pipeline
+from verify import findings
 from verify.judge import Judgement, Limits, Verdict, judge, worst
 from verify.metrics import error_interval
 
@@ -102,8 +102,8 @@ def test_reason_tells_what_is_not_declared_from_what_overflows() -> None:
     free = verdict([np.nan], truth, 1.0, ignored=True)
     over = verdict([np.inf], truth, 1.0, flagged=True, excused=True)
     assert free.counts["unspecified"] == free.counts["flagged"] == 1
-    assert "declares nothing" in pipeline._out_of_scope(free)
-    assert pipeline._out_of_scope(over) == "overflow permitted"
+    assert "declares nothing" in findings.out_of_scope(free)
+    assert findings.out_of_scope(over) == "overflow permitted"
 
 
 def test_bound_above_the_signal_is_vacuous_not_a_pass() -> None:

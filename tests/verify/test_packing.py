@@ -11,6 +11,7 @@ import pytest
 import references
 from references.enclosure import NEGATIVE_INFINITY, POSITIVE_INFINITY
 from verify import families, packing
+from verify.calling import Bench
 from verify.case import Case, Plan
 from verify.formats import BINARY32
 from verify.in_process import InProcess
@@ -20,7 +21,7 @@ from verify.kernels import find
 from verify.kernels.textbook_packed import paged_online, varlen_shifted
 from verify.kernels.textbook_softmax import cross_entropy
 from verify.operation import PACKED, Operation, OperationName
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.truth import Oracle
 
 FAMILY: dict[OperationName, str] = {

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from verify import families, pipeline
+from verify import families, limits
+from verify.calling import Bench
 from verify.case import Case, Plan
 from verify.certificate import Record
 from verify.errors import OracleError
@@ -17,7 +18,7 @@ from verify.formats import BINARY32
 from verify.in_process import InProcess
 from verify.judge import Verdict
 from verify.kernel import Kernel
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.truth import Oracle, decomposed
 
 
@@ -71,6 +72,6 @@ def test_bound_that_differs_when_computed_again_is_our_own_error(
         parts = decomposed(*arguments)
         return replace(parts, p=parts.p * 3.0)
 
-    monkeypatch.setattr(pipeline, "decomposed", glitch)
+    monkeypatch.setattr(limits, "decomposed", glitch)
     with pytest.raises(OracleError, match="differs when computed again"):
         judged(wrong)

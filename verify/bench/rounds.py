@@ -9,12 +9,12 @@ from typing import Any
 
 from verify.bench.inputs import FreshInputs
 from verify.bench.shape import Shape
+from verify.calling import Bench, run
 from verify.case import Inputs
 from verify.errors import KernelError
 from verify.formats import Format
 from verify.kernel import Kernel
 from verify.operation import Operation
-from verify.pipeline import Bench, run
 from verify.worker import Answer, Worker
 
 WARM_UP = 2

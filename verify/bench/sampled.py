@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from verify.bench.shape import Shape
+from verify.calling import Bench
 from verify.case import Case, Inputs, Tensor
 from verify.certificate import Record
 from verify.formats import Format
 from verify.kernel import Kernel
 from verify.operation import Operation
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.worker import Answer, Output
 
 ROWS = 8

@@ -18,6 +18,7 @@ from verify.bench.integrity import Clocks
 from verify.bench.rounds import Rounds, Runner
 from verify.bench.shape import Shape
 from verify.bench.timing import Timing, spread, trust
+from verify.calling import Bench
 from verify.case import Case, Plan
 from verify.certificate import Record
 from verify.certifying import Request, loaded, worker_for
@@ -26,7 +27,6 @@ from verify.formats import Format
 from verify.judge import worst
 from verify.kernel import Kernel, formats_named
 from verify.operation import TIMED, OperationName
-from verify.pipeline import Bench
 from verify.truth import Oracle
 from verify.worker import Worker
 

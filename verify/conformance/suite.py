@@ -13,6 +13,7 @@ from verify import families
 from verify.bench import ladder
 from verify.bench.asking import ask_of, opened
 from verify.bench.session import Session
+from verify.calling import Bench
 from verify.campaign import Campaign, certify, planned_cases
 from verify.certificate import Certificate, Record, Skipped
 from verify.certifying import Request, campaign_of, loaded
@@ -21,7 +22,7 @@ from verify.errors import AttncertError
 from verify.formats import format_named
 from verify.judge import Verdict, worst
 from verify.kernel import Kernel, formats_named
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.terminal import explain
 from verify.truth import Oracle
 from verify.worker import Worker

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from verify.calling import Bench, Runner
 from verify.case import Case, Inputs, Plan
 from verify.certificate import Record
 from verify.errors import IntegrityError, KernelError, UsageError
@@ -25,7 +26,7 @@ from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import FORWARD, Operation, direction_of
 from verify.packing import LENDERS, lend
-from verify.pipeline import Bench, Runner, examine
+from verify.pipeline import examine
 from verify.worker import Answer
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verify.calling import run
 from verify.case import Inputs, Tensor
 from verify.certificate import Record
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.packing import LENDERS
-from verify.pipeline import examine, run
+from verify.pipeline import examine
 from verify.properties import Property, Trial, as_property, small_case
 
 NAME = "batch_row_alone"

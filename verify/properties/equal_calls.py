@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verify.calling import run
 from verify.certificate import Record
 from verify.judge import Verdict
 from verify.kernel import Kernel
-from verify.pipeline import examine, run
+from verify.pipeline import examine
 from verify.properties import Property, Trial, as_property, small_case
 
 NAME = "equal_calls"

@@ -20,7 +20,7 @@ from verify.certificate import Record
 from verify.integers import Draws
 from verify.judge import Verdict
 from verify.kernel import Kernel
-from verify.pipeline import bound_of, lse_limits, output_limits
+from verify.limits import bound_of, lse_limits, output_limits
 from verify.properties import Property, Trial, as_property, heard
 
 NAME = "equivalent_inputs"

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from verify.calling import run
 from verify.case import Case
 from verify.certificate import Record
 from verify.families import family
 from verify.judge import Verdict
 from verify.kernel import Kernel
-from verify.pipeline import examine, run
+from verify.pipeline import examine
 from verify.properties import Property, Trial, as_property
 
 NAME = "one_key_identity"

@@ -21,8 +21,8 @@ from verify.families._values import with_ones
 from verify.integers import Draws
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.limits import bound_of, output_limits
 from verify.operation import Operation
-from verify.pipeline import bound_of, output_limits
 from verify.properties import Property, Trial, as_property, heard
 
 NAME = "option_has_effect"

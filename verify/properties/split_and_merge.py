@@ -28,9 +28,10 @@ from verify.families._values import normal_qkv
 from verify.integers import Draws
 from verify.judge import Verdict
 from verify.kernel import Kernel
+from verify.limits import bound_of, lse_limits, output_limits
 from verify.metrics import error_interval
 from verify.operation import Operation
-from verify.pipeline import bound_of, examine, lse_limits, output_limits
+from verify.pipeline import examine
 from verify.properties import Property, Trial, as_property, heard
 from verify.truth import Truth
 from verify.worker import Answer

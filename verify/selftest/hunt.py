@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from verify import families, properties
+from verify.calling import Bench
 from verify.case import Case, Inputs, Plan, Profile
 from verify.certificate import Record
 from verify.formats import Format
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import OperationName
-from verify.pipeline import Bench, examine
+from verify.pipeline import examine
 from verify.properties import Trial
 from verify.selftest.expected import LEAST_MARGIN
 from verify.worker import Worker, load_or_explain

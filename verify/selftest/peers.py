@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.calling import Bench, run
 from verify.case import Arrays, Axes, Case, Inputs, Plan
 from verify.errors import KernelError
 from verify.formats import Format, format_named
 from verify.integers import Draws
 from verify.kernel import Kernel
 from verify.operation import Operation
-from verify.pipeline import Bench, run
 from verify.selftest.expected import table as expected_table
 from verify.selftest.hunt import load
 from verify.selftest.plan import members

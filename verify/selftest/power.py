@@ -19,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify import families
+from verify.calling import Bench
 from verify.case import Case, Plan
 from verify.declaration import FEATURES, Declaration
 from verify.errors import OracleError
 from verify.formats import Format
 from verify.judge import Limits, Verdict, judge
 from verify.kernel import Kernel
+from verify.limits import bound_of, output_limits
 from verify.metrics import error_interval
 from verify.operation import OperationName
-from verify.pipeline import Bench, bound_of, output_limits
 from verify.selftest.hunt import LEFT_OUT
 from verify.truth import Oracle, Truth
 from verify.worker import Worker

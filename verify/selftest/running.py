@@ -12,8 +12,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from verify.calling import Bench
 from verify.formats import format_named
-from verify.pipeline import Bench
 from verify.selftest.expected import Expected, table
 from verify.selftest.gate import failures
 from verify.selftest.hunt import Ground, Outcome, hunt
