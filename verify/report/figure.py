@@ -130,7 +130,20 @@ def _compact(drawn: str, key: str) -> str:
     body = body[body.index(">") + 1 : body.rindex("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.S)
     used = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", body))
-    return re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], used, key), re.sub(r">\s+<", "><", body))
+    body = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], used, key), re.sub(r">\s+<", "><", body))
+    return _with_classes(body, key)
+
+
+def _with_classes(body: str, key: str) -> str:
+    """Each style once, as a rule of a class; a drawing repeats few styles thousands of times."""
+    classes: dict[str, str] = {}
+
+    def name(style: re.Match[str]) -> str:
+        return f' class="{classes.setdefault(style[1], f"{key}c{len(classes)}")}"'
+
+    body = re.sub(r' style="([^"]*)"', name, body)
+    rules = "".join(f"svg.plot .{name}{{{style}}}" for style, name in classes.items())
+    return f"<style>{rules}</style>{body}"
 
 
 def _tag(tag: str, used: set[str], key: str) -> str:
@@ -139,6 +152,8 @@ def _tag(tag: str, used: set[str], key: str) -> str:
     tag = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}", tag).replace("xlink:href", "href")
     tag = re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), tag)
     tag = re.sub(r"font: (?:\w+ )?([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)  # that of the page
+    tag = re.sub(r' transform="rotate\(-?0[ )][^"]*"', "", tag)
     tag = re.sub(r"#0[12]0[12]0\d", lambda m: VARIABLES.get(m[0], m[0]), tag)
     return re.sub(r"\s+", " ", tag).replace(": ", ":").replace("; ", ";")
 

@@ -92,9 +92,14 @@
   // -- heat map: a cell opens the card of its worst case ----------------------------------------
   const store = document.getElementById("worst-cases");
   if (store) {
-    const { texts, kernels, cards, names } = JSON.parse(store.textContent);
+    const unpack = async (base64) => {
+      const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+      const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      return JSON.parse(await new Response(plain).text());
+    };
+    const unpacked = unpack(store.textContent.trim());
     const dialog = document.getElementById("card");
-    const show = (number) => {
+    const show = ({ texts, kernels, cards, names }, number) => {
       const [kernel, quoted, ...values] = cards[number];
       const list = make("dl", { className: "card" });
       values.forEach((value, at) => {
@@ -108,11 +113,11 @@
       list.append(make("dt", { textContent: "Reproduce" }), line);
       dialog.querySelector("h3").textContent = kernels[kernel][0];
       dialog.querySelector(".card").replaceWith(list);
-      dialog.showModal();
+      if (!dialog.open) dialog.showModal();
     };
     all("table.heat").forEach((table) => table.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-card]");
-      if (button) show(Number(button.dataset.card));
+      if (button) unpacked.then((data) => show(data, Number(button.dataset.card)));
     }));
     dialog.querySelector(".close").addEventListener("click", () => dialog.close());
     dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });

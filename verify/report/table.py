@@ -39,11 +39,13 @@ class Cell:
             return "Infinity"
         if isinstance(self.sort, float) and math.isinf(self.sort):
             return "Infinity" if self.sort > 0 else "-Infinity"
+        if isinstance(self.sort, float):
+            return f"{self.sort:.6g}"
         return None if self.sort is None else str(self.sort)
 
 
 def quantity(value: float | None, css: str = "") -> Cell:
-    """A number; it sorts by its full value."""
+    """A number; it sorts by its value to six digits."""
     return Cell(number(value), -math.inf if value is None else float(value), f"num {css}".strip())
 
 

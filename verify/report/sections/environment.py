@@ -49,7 +49,7 @@ def _identities(certificates: Sequence[Certificate], titles: Sequence[str]) -> s
                 Cell(title, heads_row=True),
                 Cell(", ".join(c.kernel.get("features", ())) or "—"),
                 Cell(_lines(c.kernel.get("identity", {})), css="wide"),
-                Cell(_lines(c.kernel.get("declaration", {})), css="wide"),
+                Cell(_lines(_declared(c)), css="wide"),
                 Cell(f"{c.model['name']}: {c.model['meaning']}", css="wide"),
                 Cell(f"{c.seconds:.1f}", c.seconds, "num"),
             ]
@@ -57,12 +57,27 @@ def _identities(certificates: Sequence[Certificate], titles: Sequence[str]) -> s
     return table("Kernels", columns, rows)
 
 
+def _declared(certificate: Certificate) -> Mapping[str, Any]:
+    """What the kernel declares, of its models that of the certificate's format."""
+    declaration = dict(certificate.kernel.get("declaration", {}))
+    model = declaration.get("model")
+    if isinstance(model, Mapping) and certificate.format in model:
+        declaration["model"] = model[certificate.format]
+    return declaration
+
+
 def _lines(values: Mapping[str, Any]) -> str:
     kept = {k: v for k, v in values.items() if v not in (None, [], (), "", False)}
-    return (
-        "; ".join(f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in kept.items())
-        or "—"
-    )
+    return "; ".join(f"{k} {_plain(v)}" for k, v in kept.items()) or "—"
+
+
+def _plain(value: Any) -> str:
+    """A value without the quotes of JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
