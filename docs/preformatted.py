@@ -7,7 +7,7 @@ from typing import Any
 from griffe import Extension, Object
 
 
-class Preformatted(Extension):  # type: ignore[misc]  # griffe is installed for `tox run -e docs` only
+class Preformatted(Extension):
     """Wraps every docstring in a block of plain text."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Store:
         key = content_key(function, arguments, options)
         found = self._read(key)
         if found is not None:
-            return found  # type: ignore[return-value]  # the key names the function
+            return cast("Truth", found)  # the key names the function
         truth = function(*arguments, **options)
         with suppress(OSError):
             self._write(key, truth)

@@ -77,36 +77,33 @@ def inlined(function: Function) -> Function:
     return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath=False)(function))
 
 
-@intrinsic
-def _fma(_typing, a, b, c):  # type: ignore[no-untyped-def]
+def _fma(_typing: Any, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
     """a b + c with one rounding."""
 
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
 
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@intrinsic
-def _float_of_bits(_typing, bits):  # type: ignore[no-untyped-def]
+def _float_of_bits(_typing: Any, bits: Any) -> tuple[Any, Any]:
     """The binary64 number with these 64 bits."""
 
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.int64), generate
 
 
-@intrinsic
-def _bits_of_float(_typing, number):  # type: ignore[no-untyped-def]
+def _bits_of_float(_typing: Any, number: Any) -> tuple[Any, Any]:
     """The 64 bits of a binary64 number."""
 
-    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), generate
 
 
-fma = cast("Callable[[float, float, float], float]", _fma)
-float_of_bits = cast("Callable[[int], float]", _float_of_bits)
-bits_of_float = cast("Callable[[float], int]", _bits_of_float)
+fma = cast("Callable[[float, float, float], float]", intrinsic(_fma))
+float_of_bits = cast("Callable[[int], float]", intrinsic(_float_of_bits))
+bits_of_float = cast("Callable[[float], int]", intrinsic(_bits_of_float))

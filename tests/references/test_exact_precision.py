@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -133,7 +134,7 @@ def test_two_threads_with_different_precisions_do_not_disturb_each_other() -> No
     def work(name: str) -> None:
         found[name].extend(exact.softmax(x, extra_bits=bits) for bits in needs[name])
 
-    _in_threads([lambda name=name: work(name) for name in needs])  # type: ignore[misc]
+    _in_threads([partial(work, name) for name in needs])
     for name, enclosures in found.items():
         assert len(enclosures) == len(needs[name])
         for bits, enclosure in zip(needs[name], enclosures, strict=True):

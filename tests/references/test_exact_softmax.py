@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -34,9 +35,9 @@ def _encloses(truth: Enclosure, place: tuple[int, ...], value: Decimal) -> bool:
 
 
 @ROUTES
-def test_softmax_of_the_seed_case_encloses_the_closed_form(route: object) -> None:
+def test_softmax_of_the_seed_case_encloses_the_closed_form(route: ModuleType) -> None:
     """softmax([1000, 1001, 999]) = [0.244728..., 0.665241..., 0.090031...], narrowly."""
-    truth = route.softmax(SEED)  # type: ignore[attr-defined]
+    truth = route.softmax(SEED)
     assert np.allclose(truth.hi, [[0.244728, 0.665241, 0.090031]], rtol=0, atol=5e-7)
     assert all(_encloses(truth, (0, i), p) for i, p in enumerate(_closed_form()))
     assert (truth.radius <= 2.0**-100 * truth.hi).all()
@@ -53,15 +54,15 @@ def test_softmax_of_the_seed_case_has_forty_digits() -> None:
 
 
 @ROUTES
-def test_logarithms_of_the_seed_case_enclose_the_closed_form(route: object) -> None:
+def test_logarithms_of_the_seed_case_enclose_the_closed_form(route: ModuleType) -> None:
     """LSE([1000, 1001, 999]) = 1000 + ln(1 + e + 1/e); log_softmax is x - LSE."""
     with localcontext() as context:
         context.prec = 60
         e = Decimal(1).exp()
         lse = 1000 + (1 + e + 1 / e).ln()
         logarithms = [Decimal(x) - lse for x in (1000, 1001, 999)]
-    assert _encloses(route.logsumexp(SEED), (0,), lse)  # type: ignore[attr-defined]
-    truth = route.log_softmax(SEED)  # type: ignore[attr-defined]
+    assert _encloses(route.logsumexp(SEED), (0,), lse)
+    truth = route.log_softmax(SEED)
     assert all(_encloses(truth, (0, i), value) for i, value in enumerate(logarithms))
 
 
@@ -114,7 +115,7 @@ SPECIAL: list[tuple[str, list[float], list[float], list[int]]] = [
     ("function", "row", "values", "classes"), SPECIAL, ids=[f"{f}{r}" for f, r, _, _ in SPECIAL]
 )
 def test_softmax_special_rows_follow_the_rules(
-    route: object, function: str, row: list[float], values: list[float], classes: list[int]
+    route: ModuleType, function: str, row: list[float], values: list[float], classes: list[int]
 ) -> None:
     """Each rule on NaN, infinities and empty rows in the docstring of `references`."""
     call: Callable[..., Enclosure] = getattr(route, function)
@@ -126,8 +127,8 @@ def test_softmax_special_rows_follow_the_rules(
 
 
 @ROUTES
-def test_softmax_underflow_keeps_a_radius(route: object) -> None:
+def test_softmax_underflow_keeps_a_radius(route: ModuleType) -> None:
     """exp(-2000) is not 0: its enclosure is 0 with a radius above 0."""
-    truth = route.softmax(np.array([[0.0, -2000.0]]))  # type: ignore[attr-defined]
+    truth = route.softmax(np.array([[0.0, -2000.0]]))
     assert truth.hi[0, 1] == 0
     assert 0 < truth.radius[0, 1] < 1e-320

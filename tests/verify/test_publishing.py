@@ -1,0 +1,27 @@
+"""Publishing: what is timed is what the bench has shapes for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verify import publishing
+from verify.bench import running
+from verify.operation import OPERATIONS, TIMED
+
+
+def test_only_operations_with_shapes_are_timed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kernel of every operation: packed ones and gradients once ended the run with 70."""
+    asked: list[str] = []
+    monkeypatch.setattr(running, "bench", lambda ask, file: asked.extend(ask.request.kernels))
+    monkeypatch.setattr(publishing, "read_timings", lambda file: [])
+    ready: list[dict[str, Any]] = [
+        {"name": name, "operation": name, "devices": ["cpu"], "environment": {"cuda": None}}
+        for name in OPERATIONS
+    ]
+    publishing._timings(ready, tmp_path)
+    assert asked == list(TIMED)
