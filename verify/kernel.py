@@ -1,6 +1,6 @@
 """Kernel: what the parent process knows about a kernel, which lives elsewhere.
 
-Everything here was reported by the worker (`verify.worker_process.describe`) or declared by the
+Everything here was reported by the worker (`verify.describing.describe`) or declared by the
 user; the function itself is never imported into the process that holds the truth.
 """
 

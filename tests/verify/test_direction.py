@@ -11,10 +11,11 @@ from torch import Tensor
 
 from verify.certificate import Certificate, read
 from verify.certifying import Request, certify_all
+from verify.describing import read_signature
 from verify.errors import UsageError
 from verify.judge import Verdict
 from verify.reproducing import reproduce
-from verify.worker_process import load, read_signature
+from verify.worker_process import load
 
 # the forward pass is right, its hand-written backward pass forgets D
 HALF_RIGHT = """

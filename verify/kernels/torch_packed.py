@@ -19,25 +19,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from verify.kernels import kernel
+from verify.kernels._eager import eager_model
 from verify.kernels._precision import DTYPES
 from verify.kernels.torch_sdpa import tensor_core_model
-
-
-def _nested_model(name: str) -> dict[str, Any]:
-    """Every step stored in the input format, operands scaled first."""
-    return {
-        "name": "torch-sdpa-nested",
-        "input": name,
-        "output": name,
-        "scale_position": "both",
-        "stored_scores": None if name == "fp32" else name,
-        "stores": "each",
-        "p_format": name,
-        "p_normalised": True,
-        "stored_row_sum": "fp32",
-        "block": None,
-        "flush_to_zero": name == "bf16",
-    }
 
 
 def _jagged(x: Tensor, starts: Tensor) -> Tensor:
@@ -52,7 +36,7 @@ def _jagged(x: Tensor, starts: Tensor) -> Tensor:
     summary="torch's scaled_dot_product_attention of jagged nested tensors",
     devices=("cpu",),
     without=("gqa", "empty", "strides"),
-    model={name: _nested_model(name) for name in DTYPES},
+    model={n: eager_model("torch-sdpa-nested", n, scale_position="both") for n in DTYPES},
     masked_nonfinite="leaks",
     source="pytorch torch/nested/_internal/sdpa.py, ATen/native/transformers/attention.cpp",
 )

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._eager import eager_model
 from verify.kernels._installed import needs
 from verify.kernels._precision import DTYPES
 
@@ -42,22 +43,6 @@ REFUTED = {
         "the mask adds the lowest finite number: a masked key at 2e38 beats visible ones at -2e38",
     ),
 }
-
-
-def model(name: str) -> dict[str, Any]:
-    """Every step stored in the input format; the softmax inside in binary32."""
-    return {
-        "name": "transformers-eager",
-        "input": name,
-        "output": name,
-        "stored_scores": None if name == "fp32" else name,
-        "stores": "each",
-        "p_format": name,
-        "p_normalised": True,
-        "stored_row_sum": "fp32",
-        "block": None,
-        "flush_to_zero": name == "bf16",
-    }
 
 
 def additive(
@@ -95,7 +80,7 @@ def attend(
     operation="attention",
     summary="transformers' eager attention of BERT",
     devices=("cpu",),
-    model={name: model(name) for name in DTYPES},
+    model={n: eager_model("transformers-eager", n) for n in DTYPES},
     empty_row="any",
     masked_nonfinite="leaks",
     without=("gqa",),
@@ -125,7 +110,7 @@ def bert(
     operation="attention",
     summary="transformers' eager attention of Llama",
     devices=("cpu",),
-    model={name: model(name) for name in DTYPES},
+    model={n: eager_model("transformers-eager", n) for n in DTYPES},
     empty_row="any",
     masked_nonfinite="leaks",
     unavailable=needs("transformers", extra="transformers"),
