@@ -22,6 +22,7 @@ from verify.certificate import Certificate, Skipped, write, write_atomically
 from verify.certifying import Listener, Request, Silence, certify_all
 from verify.errors import UsageError
 from verify.formats import format_named
+from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import OPERATIONS, TIMED
 from verify.report import write_report
@@ -163,7 +164,8 @@ class Announcer(Silence):
     """Prints one line for each certificate, from whichever process made it."""
 
     def finished(self, certificate: Certificate) -> None:
-        print(line(certificate), flush=True)
+        expected = certificate.expected == "fail" and certificate.verdict is Verdict.FAIL
+        print(line(certificate) + "; as it must be" * expected, flush=True)
 
 
 def _published(

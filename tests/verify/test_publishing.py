@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.verify.report.factory import certificate
 from verify import publishing
 from verify.bench import running
 from verify.operation import OPERATIONS, TIMED
@@ -25,3 +27,13 @@ def test_only_operations_with_shapes_are_timed(
     ]
     publishing._timings(ready, tmp_path)
     assert asked == list(TIMED)
+
+
+def test_expected_refutation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader of the log need not know that the naive kernel is shipped to be refuted."""
+    refuted = certificate("textbook-softmax-naive", operation="softmax", naive=True)
+    publishing.Announcer().finished(refuted)
+    publishing.Announcer().finished(replace(refuted, expected="pass"))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("; as it must be")
+    assert not second.endswith("; as it must be")

@@ -82,4 +82,7 @@ def command(
         files += copied(files, pages)
     for path in files:
         click.echo(path)
-    sys.exit(report_unexpected(certificates))
+    status = report_unexpected(certificates)
+    if not status:
+        click.echo(f"{len(certificates)} verdicts, each the one that its kernel is shipped for")
+    sys.exit(status)

@@ -119,8 +119,8 @@ def test_the_paths_written_are_returned_and_no_temporary_file_stays(tmp_path: Pa
     assert set(tmp_path.iterdir()) == set(paths)
 
 
-def test_sixty_certificates_of_300_records_stay_below_three_megabytes(tmp_path: Path) -> None:
-    write_report(many(60, 300), tmp_path)
+def test_ninety_certificates_of_300_records_stay_below_three_megabytes(tmp_path: Path) -> None:
+    write_report(many(90, 300), tmp_path)
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
     assert (tmp_path / "report.md").stat().st_size < 100_000
 
