@@ -73,6 +73,17 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
 
+SITE = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
+
+
+@pytest.mark.parametrize("page", SITE, ids=[str(page.relative_to(ROOT)) for page in SITE])
+def test_links_of_the_site_stay_in_the_site(page: Path) -> None:
+    """What lies outside docs/ is not part of the site, which would not be built."""
+    targets = [m[0] for m in LINK.findall(page.read_text(encoding="utf-8"))]
+    inside = [(page.parent / t).resolve().is_relative_to(ROOT / "docs") for t in targets]
+    assert all(inside), [t for t, within in zip(targets, inside, strict=True) if not within]
+
+
 def run_as_shown(page: Path, folder: Path) -> list[str]:
     """Run every `$ attncert` line in a folder with examples/; a following `$ echo $?` is compared.
 
