@@ -13,6 +13,8 @@ FLOOR_SHARE, BUSY_FLOOR_SHARE = 0.5, 0.05
 CONVERSATION_FACTOR, CONVERSATION_SECONDS = 3.0, 2e-3
 # CUDA events have a resolution of half a microsecond, and a launch a latency of its own.
 DEVICE_SHARE, DEVICE_SECONDS = 0.2, 100e-6
+# A kernel that remembers its inputs saves more than this share of a call (KernelBench's rule).
+REMEMBERED_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,24 @@ def problems(
         _device_disagrees(clocks),
     )
     return tuple(text for text in found if text)
+
+
+def remembers(repeats: Sequence[tuple[float, float]]) -> bool:
+    """Whether, in every pair (fresh, repeated), the repeated inputs took 10 % less time.
+
+    Ask twice before accusing: where other work makes times scatter, all of a few pairs agree by
+    chance once in some hundred times.
+    """
+    return bool(repeats) and all(b < (1 - REMEMBERED_SHARE) * a for a, b in repeats)
+
+
+def remembered(repeats: Sequence[tuple[float, float]]) -> tuple[str, ...]:
+    """The accusation of a kernel that answers inputs seen before without computing."""
+    if not remembers(repeats):
+        return ()
+    ratio = statistics.median(a / b for a, b in repeats)
+    text = f"the same inputs again take {ratio:.3g} times less time than fresh ones"
+    return (f"{text}, in each of {len(repeats)} pairs: the kernel remembers answers",)
 
 
 def _below_floor(inside: Sequence[float], least_seconds: float, quiet: bool) -> str:

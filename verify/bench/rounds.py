@@ -20,6 +20,8 @@ from verify.worker import Answer, Worker
 WARM_UP = 2
 SLOW = 1.0  # seconds of a pair above which one call is enough to warm up
 CHECKED = 2
+REPEATS = 7
+REPEATED_BELOW = 0.1  # seconds of a call; longer ones are not repeated, which would take too long
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Rounds:
         self.format, self.shape, self.bench = fmt, shape, bench
         self.times, self.reference_times = Times(), Times()
         self.kept: list[tuple[int, Answer]] = []
+        self.repeats: list[tuple[float, float]] = []
         self.peak_bytes: int | None = None
         self.no_reference = "" if reference else "none was asked for"
         self._fresh = FreshInputs(shape, fmt, seed)
@@ -123,6 +126,19 @@ class Rounds:
         """End a timed round; the reference goes last in even ones."""
         if self._number % 2 == 0:
             self._time_reference()
+
+    def repeat(self) -> None:
+        """After the timed rounds: REPEATS pairs of a call on fresh inputs and one on them again.
+
+        Both follow another call at the same distance and after the same work of ours, so that
+        caches and threads are equally warm.  A kernel that computes takes as long for both.
+        """
+        for _ in range(REPEATS):
+            self.prepare()
+            fresh, _ = self._call(self.subject)
+            self.inputs(self._number)  # the work of preparing, for nothing
+            again, _ = self._call(self.subject)
+            self.repeats.append((fresh.seconds, again.seconds))
 
     def _time_reference(self) -> None:
         if self.reference is not None:

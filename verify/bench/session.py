@@ -226,6 +226,7 @@ class Session:
         if kernel.way == "command":
             level, doubts = "poor", [*doubts, "a call includes reading and writing files"]
         problems = self._problems(clocks, item, _conversation(rounds), busy)
+        problems += integrity.remembered(rounds.repeats)
         return Timing(
             label=shape.label,
             shape=shape.sizes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any
 
@@ -40,6 +41,18 @@ def understating(x: Any) -> Any:
     stopwatch.CLOCK = lambda: time.perf_counter() / 10
     time.sleep(0.5)
     return torch.softmax(x, dim=-1)
+
+
+_ANSWERS: dict[bytes, Any] = {}
+
+
+def remembering(x: Any) -> Any:
+    """Right, and computes an answer once only, however often it is asked for."""
+    key = hashlib.sha256(x.view(torch.int16).numpy().tobytes()).digest()
+    if key not in _ANSWERS:
+        time.sleep(0.05)
+        _ANSWERS[key] = torch.softmax(x, dim=-1)
+    return _ANSWERS[key].clone()
 
 
 def attention(q: Any, k: Any, v: Any, *, scale: float) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verify.bench.integrity import Clocks, problems
+from verify.bench.integrity import Clocks, problems, remembered, remembers
 
 HONEST = Clocks((1e-3, 1.1e-3, 1.05e-3), (3e-3, 3.2e-3, 3.1e-3))
 
@@ -51,3 +51,11 @@ def test_events_and_wall_clock_must_agree(device: float, agrees: bool) -> None:
     found = problems(clocks, 1e-3, 2e-3)
     assert (found == ()) is agrees
     assert agrees or "CUDA events" in found[0]
+
+
+def test_a_kernel_that_remembers_is_accused_where_every_pair_agrees() -> None:
+    """Repeated inputs in half the time; one pair that does not show it acquits."""
+    assert "2 times less time" in remembered([(2.0, 1.0)] * 7)[0]
+    assert remembered([(2.0, 1.0)] * 6 + [(2.0, 1.9)]) == ()
+    assert not remembers([(2.0, 1.81)] * 7)
+    assert not remembers([])

@@ -67,6 +67,17 @@ def test_a_clock_that_lies_ends_with_3(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_kernel_that_remembers_its_inputs_ends_with_3(tmp_path: Path) -> None:
+    """Its outputs are right; the honest one beside it is not accused."""
+    done = attncert(f"{KERNELS}:remembering", f"{KERNELS}:softmax", *FAST, folder=tmp_path)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "the kernel remembers answers" in done.stdout
+    found = timings(tmp_path)
+    assert found["remembering"]["timing"]["verdict"] == "PASS"
+    assert found["softmax"]["timing"]["problems"] == []
+
+
+@pytest.mark.slow
 def test_a_slower_kernel_ends_with_6_by_pytest_benchmarks_own_options(tmp_path: Path) -> None:
     """The same name, 20 ms slower than the run that was saved."""
     mine = tmp_path / "mine.py"
