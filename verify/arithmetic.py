@@ -88,6 +88,8 @@ class ArithmeticModel:
     max_offset           the shift may differ from the row maximum by this much (natural log units)
     order                order of the additions in qk and pv: 'any', or 'sequential' where declared
     log_ulps, tanh_ulps  error of log and of tanh (softcap), in ulp of softmax_format
+    tanh_absolute        absolute error of tanh beside that: formed from exponentials, it cancels
+                         near 0
     log_format           format in which the logarithm is kept (None: softmax_format)
     lse_format           format in which the log-sum-exp is returned
     log_softmax          'shifted' (x - m) - ln l; 'lse' x - (m + ln l), which allows every error
@@ -152,6 +154,7 @@ class ArithmeticModel:
     order: Order = "any"
     log_ulps: float = 2.0
     tanh_ulps: float = 6.0
+    tanh_absolute: float = 0.0
     log_format: str | None = None
     lse_format: str = "fp32"
     log_softmax: Literal["shifted", "lse"] = "shifted"

@@ -54,6 +54,8 @@ def publish(
     processes: int = 0,
     more: Mapping[str, Section] | None = None,
     timed: bool = False,
+    resume: bool = False,
+    seconds: float = 60.0,
 ) -> tuple[list[Certificate], list[Path]]:
     """Certificates of the shipped kernels (or of those named), and the files of the report.
 
@@ -63,6 +65,8 @@ def publish(
                 share neither truths nor bounds, so nothing is computed twice.
     more        further sections of the report
     timed       time the kernels as well, after everything else, for at most TIMED_SECONDS a device
+    resume      continue the journals that an interrupted run of the same command left in `folder`
+    seconds     what one call of a kernel may take; a kernel that is compiled anew needs more
     """
     prepare_folder(folder)
     if timed:
@@ -78,7 +82,7 @@ def publish(
     certificates = [_unavailable(k, folder) for k in wanted if k["unavailable"]]
     ready = [k for k in wanted if not k["unavailable"]]
     requests = [
-        replace(r, only=tuple(only) if only else None)
+        replace(r, only=tuple(only) if only else None, resume=resume, seconds=seconds)
         for r in _requests(ready, folder, profile)
         if not formats or r.formats in formats
     ]

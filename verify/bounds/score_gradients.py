@@ -257,6 +257,7 @@ def _cap_slope(rows: Rows, model: ArithmeticModel) -> tuple[Array, Array]:
     # tanh, its product with the cap, and the quotient by it again
     inner = (1 + 2 * model.tanh_ulps * fmt.u) * (1 + u) ** 4 - 1
     off = np.minimum(lipschitz * shift * (1 + inner), 2.0) + inner * tanh + 3 * eta
+    off += model.tanh_absolute * (1 + u) ** 4
     slope = 1 / np.cosh(np.minimum(argument, 350.0)) ** 2
     error = 2 * tanh * off + off**2 + 3 * u * (1 + (tanh + off) ** 2) + 2 * eta
     return slope, np.asarray(error)

@@ -21,7 +21,8 @@ from verify.formats import FORMATS
 # The model's fields that this stage reads: variants that agree in them share its result.
 FIELDS = (
     "input", "convert", "qk", "scale_format", "scale_position", "scaled_operands", "stored_scores",
-    "stores", "softmax_format", "exponential", "flush_to_zero", "tanh_ulps", "order",
+    "stores", "softmax_format", "exponential", "flush_to_zero", "tanh_ulps", "tanh_absolute",
+    "order",
 )  # fmt: skip
 
 
@@ -241,7 +242,9 @@ def _capped(rows: Rows, model: ArithmeticModel, x: _Stage) -> _Stage:
     nearest = np.maximum(argument - shift, 0.0)
     lipschitz = 1 / np.cosh(np.minimum(nearest, 350.0)) ** 2
     inner = (1 + 2 * model.tanh_ulps * u) * (1 + u) ** 2 - 1
-    error = cap * (lipschitz * shift * (1 + inner) + inner * np.tanh(argument)) + (1 + cap) * eta
+    moved = lipschitz * shift * (1 + inner) + inner * np.tanh(argument)
+    moved += model.tanh_absolute * (1 + u) ** 2
+    error = cap * moved + (1 + cap) * eta
     # tanh stays within [-1, 1], whatever its argument
     error = np.minimum(error, 2 * cap * (1 + inner) + (1 + cap) * eta)
     capped = _Stage(error, np.zeros(error.shape), error)

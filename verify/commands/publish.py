@@ -40,6 +40,14 @@ import click
     default=False,
     help="Time the kernels too, one after another: throughput, and accuracy against speed.",
 )
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(1),
+    help="Seconds that one call of a kernel may take.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(
     folder: Path,
@@ -51,6 +59,8 @@ def command(
     processes: int,
     kernels: tuple[str, ...],
     timed: bool,
+    resume: bool,
+    timeout: float,
     quiet: bool,
 ) -> None:
     """Certify every shipped kernel in every format on every device here, and write the report.
@@ -77,6 +87,8 @@ def command(
             processes=processes,
             more=sections((folder,)),
             timed=timed,
+            resume=resume,
+            seconds=timeout,
         )
     if pages:
         files += copied(files, pages)

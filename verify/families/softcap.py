@@ -1,7 +1,8 @@
-"""Scores of 0.1, 1 and 10 times the cap: the linear part of tanh, its bend and its saturation.
+"""Scores of 0.1, 1, 10 and 128 times the cap: the linear part of tanh, its bend, its saturation,
+and where exp(x / cap) overflows or underflows.
 
 Near saturation differences between scores shrink to nothing, and the error of tanh is what
-remains.
+remains.  A tanh formed as (e - 1/e) / (e + 1/e) is inf / inf beyond 88 times the cap.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from verify.operation import Operation
 NAME = "softcap"
 CAPS = (2.0, 30.0, 50.0)
 PARTS = {"tenth": 0.125, "one": 1.0, "ten": 8.0}
+FAR = 128.0
 
 
 def _qkv(axes: Axes, factor: float, draws: Draws) -> Arrays:
@@ -40,12 +42,21 @@ def _cases(plan: Plan) -> Iterator[Case]:
                 smoke=cap == 30 and name == "one",
                 extensive=cap == 50 and name != "ten",
             )
+    axes = Axes(5, 37)
+    yield plan.attention(
+        NAME,
+        f"cap{CAPS[0]:.0f}-far",
+        axes,
+        partial(_qkv, axes, CAPS[0] * FAR),
+        operation=Operation("attention", softcap=CAPS[0]),
+    )
 
 
 FAMILY = Family(
     name=NAME,
     hypothesis=(
-        "tanh is approximated coarsely, the cap is applied to the unscaled product, or twice."
+        "tanh is approximated coarsely, or overflows on the way; the cap is applied to the "
+        "unscaled product, or twice."
     ),
     effect=("Models with capped logits, such as Gemma 2, attend wrongly at their strongest keys."),
     source=(

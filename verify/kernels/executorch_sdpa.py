@@ -1,10 +1,20 @@
 """ExecuTorch's llama::custom_sdpa, the C++ kernel of its language models, on a CPU.
 
-Read in extension/llm/custom_ops/op_sdpa_impl.h (executorch 1.5.1), which follows PyTorch's flash
-kernel for CPUs: binary32 scores, row sum and accumulators, P rounded to the input format; nothing
-narrower is documented, so that the presets `flash` and `single` are declared.  bf16 differs in one
-thing: subnormal numbers become zero (vcvtneps2bf16 of AVX512_BF16, with which binary32 is rounded
-to bf16, does so: Intel SDM, vol. 2).
+The arithmetic of executorch 1.5.1, read in extension/llm/custom_ops/op_sdpa_impl.h, which follows
+PyTorch's flash kernel for CPUs, and in kernels/optimized/blas/CPUBlas.h, of which the library's
+symbols name what the wheel contains (cpu_flash_attention<T, 32 or 64 or 256, 512>):
+
+scores    Q K^T in binary32, times the scale in binary32, before the maximum
+softmax   exp(s - m) by expf of the C library (1 ulp: glibc manual, "Known Maximum Errors"); the row
+          sum adds P before it is rounded; blocks of 512 keys, no split; times 1 / l at the end
+fp16      P is rounded to fp16 (gemm<Half, Half, float>)
+bf16      pull requests 21789 and 22255: "for larger blocks, operands are widened once and routed
+          through optimized fp32 BLAS ... keeping attention weights in fp32", and a single query
+          keeps P in binary32 as well (gemv<BFloat16, float>).  Small blocks take P rounded to bf16:
+          2 to 8 queries do so here, 33 queries partly.  So either is declared.
+          The dot products use vdpbf16ps of AVX512_BF16 where the processor has it, which reads
+          subnormal operands as zero and flushes subnormal sums (Intel SDM, vol. 2)
+fp32      sgemm of the linked BLAS
 
 It takes (batch, n, heads, d); `start_pos` is the place of the first query among the keys, and only
 start_pos + n_q keys are read: so n_q <= n_k, and `causal` has the lower right corner.  Its mask
@@ -27,19 +37,16 @@ from verify.kernels._installed import needs
 LIBRARY = "extension/llm/custom_ops/libcustom_ops_aot_lib.so"
 
 
-def flushing() -> dict[str, Any]:
-    """The arithmetic of `flash` in bf16, with subnormal numbers read and written as zero."""
+def model(name: str, p_format: str) -> dict[str, Any]:
+    """Blocks of 512 keys; P in its format."""
     return {
-        "name": "flash-flushing",
-        "input": "bf16",
-        "output": "bf16",
-        "p_format": "bf16",
-        "scale_position": "both",
-        "scaled_operands": "fp32",
-        "exponential": "fma",
-        "block": 16,
-        "splits": 32,
-        "flush_to_zero": True,
+        "name": f"executorch-{p_format}-p",
+        "input": name,
+        "output": name,
+        "p_format": p_format,
+        "exp_ulps": 1.0,
+        "block": 512,
+        "flush_to_zero": name == "bf16",
     }
 
 
@@ -59,13 +66,20 @@ def _operator() -> Any:
     operation="attention",
     summary="ExecuTorch llama::custom_sdpa",
     devices=("cpu",),
-    model={"fp16": "flash", "bf16": flushing(), "fp32": "single"},
+    model={
+        "fp16": model("fp16", "fp16"),
+        "bf16": [model("bf16", "bf16"), model("bf16", "fp32")],
+        "fp32": model("fp32", "fp32"),
+    },
     empty_row="nan",
     masked_nonfinite="leaks",
     without=("d_v", "empty"),
     unavailable=needs("executorch", extra="executorch"),
     libraries=("executorch",),
-    source="executorch 1.5.1: extension/llm/custom_ops/op_sdpa.cpp, op_sdpa_impl.h",
+    source=(
+        "executorch 1.5.1: extension/llm/custom_ops/op_sdpa.cpp, op_sdpa_impl.h, "
+        "kernels/optimized/blas/CPUBlas.h; github.com/pytorch/executorch/pull/20611, 21789, 22255"
+    ),
 )
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False

@@ -85,6 +85,7 @@ FIELDS: dict[str, ArithmeticModel] = {
     "flush": of("fp32", flush_to_zero=True, block=16),
     "flush_exp": of("fp32", flush_exp=True, exp_ulps=2.0),
     "exp_zero_below": of("fp32", flush_exp=True, exp_zero_below=2.0**-120, exp_ulps=2.0),
+    "tanh_absolute": of("fp32", tanh_absolute=2.0**-10),
     "stores_each": of("fp16", stored_scores="fp16", stores="each", **EAGER),
     "stores_each_bf16": of("bf16", stored_scores="bf16", stores="each", **EAGER),
     "split_fma": of("fp32", splits=32, block=16, exponential="fma", exp_ulps=2.0),

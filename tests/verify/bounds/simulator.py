@@ -86,7 +86,10 @@ class Machine:
         return rounded(value, self.model.log_format or self.model.softmax_format)
 
     def tanh(self, x: Array) -> Array:
-        return np.clip(self.wrong(np.tanh(x), self.model.tanh_ulps), -1.0, 1.0)
+        value = self.wrong(np.tanh(x), self.model.tanh_ulps)
+        if self.model.tanh_absolute:
+            value = value + self.model.tanh_absolute * self.rng.choice((-1.0, 1.0), value.shape)
+        return np.clip(value, -1.0, 1.0)
 
 
 # --- accumulators -----------------------------------------------------------------------------

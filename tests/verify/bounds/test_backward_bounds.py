@@ -46,6 +46,7 @@ MODELS: dict[str, ArithmeticModel] = {
     "fp16_a100": of(
         "fp16", qk=A100, pv=A100, gradients=A100, flush_to_zero=True, ds_form="products", **FUSED
     ),
+    "fp32_tanh_absolute": of("fp32", tanh_absolute=2.0**-10),
     "fp32_kept": of("fp32", delta="probabilities", p_normalised=True, **KEPT),
     "bf16_kept": of("bf16", delta_format="fp32", dp_format="bf16", ds_format="fp32", **KEPT),
     "fp16_kept": of(
