@@ -99,7 +99,8 @@ class ArithmeticModel:
     too, for scores and exponentials that are formed again:
 
     backward_p           'lse' P = exp(s - LSE) with the stored log-sum-exp; 'kept' P of the forward
-                         pass, kept or formed again from maximum and row sum
+                         pass, kept or formed again from maximum and row sum; 'apart' its e and l,
+                         where e / l is differentiated step by step
     backward_p_format    format to which P is rounded before it enters dS (None: not rounded);
                          in dV it is rounded to p_format
     delta                D from 'output', the stored O, or from 'probabilities', sum_j P_j dP_j
@@ -116,6 +117,8 @@ class ArithmeticModel:
                          many queries, dQ after so many keys (None: they stay in the accumulator)
     group_format         format to which each head's dK and dV are rounded before those of a kv head
                          are added in it (None: added in the accumulator)
+    bias_format          format to which dS is rounded, and in which it is added, for dbias (None:
+                         ds_format, and that of the softmax)
     more_roundings       further roundings that every term of dP, D and dS passes, such as the
                          divisions by the row sum in automatic differentiation
     """
@@ -158,7 +161,7 @@ class ArithmeticModel:
     log_format: str | None = None
     lse_format: str = "fp32"
     log_softmax: Literal["shifted", "lse"] = "shifted"
-    backward_p: Literal["lse", "kept"] = "lse"
+    backward_p: Literal["lse", "kept", "apart"] = "lse"
     backward_p_format: str | None = None
     delta: Literal["output", "probabilities"] = "output"
     delta_format: str | None = None
@@ -170,13 +173,14 @@ class ArithmeticModel:
     gradient_scale: Literal["last", "operands"] = "last"
     gradient_block: tuple[int, int] | None = None
     group_format: str | None = None
+    bias_format: str | None = None
     more_roundings: int = 0
 
     def __post_init__(self) -> None:
         named = (
             self.scaled_operands, self.stored_scores, self.stored_row_sum, self.log_format,
             self.backward_p_format, self.delta_format, self.dp_format, self.ds_format,
-            self.group_format,
+            self.group_format, self.bias_format,
         )  # fmt: skip
         chains = (self.qk.format, self.pv.format, self.row_sum.format, self.gradients.format)
         for name in (
@@ -262,7 +266,7 @@ class ArithmeticModel:
 _BACKWARD_FIELDS = (
     "backward_p", "backward_p_format", "delta", "delta_format", "gradients", "dp_format",
     "ds_format", "ds_roundings", "ds_form", "gradient_scale", "gradient_block", "group_format",
-    "more_roundings",
+    "bias_format", "more_roundings",
 )  # fmt: skip
 
 

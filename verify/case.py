@@ -244,14 +244,15 @@ class Plan:
         family: str,
         name: str,
         shape: tuple[int, int],
-        recipe: Callable[[Draws], Array],
+        recipe: Callable[[Draws], Array | Arrays],
         *,
         nonfinite: bool = False,
         smoke: bool = False,
         extensive: bool = False,
         notes: Mapping[str, float] | None = None,
     ) -> Case:
-        """A case of the plan's softmax, log_softmax or logsumexp; `recipe` makes x (rows, n)."""
+        """A case of the plan's softmax, log_softmax or logsumexp; `recipe` makes x (rows, n), or x
+        and dy by name where the plan's operation is a gradient."""
         label = f"{shape[0]}x{shape[1]}"
         return Case(
             family,
@@ -275,8 +276,9 @@ def _least_profile(smoke: bool, extensive: bool) -> Profile:
     return "smoke" if smoke else "extensive" if extensive else "standard"
 
 
-def _as_x(recipe: Callable[[Draws], Array], draws: Draws) -> Arrays:
-    return {"x": recipe(draws)}
+def _as_x(recipe: Callable[[Draws], Array | Arrays], draws: Draws) -> Arrays:
+    made = recipe(draws)
+    return {"x": made} if isinstance(made, np.ndarray) else made
 
 
 def _attention_needs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -291,7 +291,7 @@ def _dbias(
     inputs: Inputs, parts: Decomposition, model: ArithmeticModel, pieces: Sequence[_Piece]
 ) -> Bound:
     pairs = _pairs(parts, pieces, sink=False)
-    return _reduced(pairs, model, inputs["bias"].shape)
+    return _reduced(pairs, model, inputs["bias"].shape, model.bias_format)
 
 
 def _dsinks(
@@ -313,8 +313,11 @@ def _dsinks(
     )
 
 
-def _reduced(pairs: _Pairs, model: ArithmeticModel, shape: tuple[int, ...]) -> Bound:
-    """dS summed over the axes along which a bias (or a sink) was broadcast."""
+def _reduced(
+    pairs: _Pairs, model: ArithmeticModel, shape: tuple[int, ...], name: str | None = None
+) -> Bound:
+    """dS summed over the axes along which a bias (or a sink) was broadcast; name: the format in
+    which it is stored for that and added, if the model has one of its own."""
     full = pairs.value.shape
     aligned = (1,) * (len(full) - len(shape)) + tuple(shape)
     axes = tuple(i for i, (a, b) in enumerate(zip(aligned, full, strict=True)) if a == 1 and b != 1)
@@ -334,5 +337,7 @@ def _reduced(pairs: _Pairs, model: ArithmeticModel, shape: tuple[int, ...]) -> B
     )
     count = total(pairs.live.astype(np.float64))
     length = math.prod(full[a] for a in axes)
-    found = summed(terms.stored(model, count), model, count, length, scale=None, alone=True)
+    stored = replace(model, ds_format=name, ds_roundings=1) if name else model
+    added = replace(model, softmax_format=name) if name else model
+    found = summed(terms.stored(stored, count), added, count, length, scale=None, alone=True)
     return finished(found, model, {name: some(flag) for name, flag in pairs.flags.items()})

@@ -25,7 +25,7 @@ class BackwardP:
     Shapes      error (slabs, rows, n); total_error, units (slabs, rows, 1).
     Guarantee   |P_hat_j - p_j| <= error_j;  |sum_j P_hat_j - 1| <= total_error
     units       how much larger than 1 the sum of the numbers may be that P is kept as: the row sum
-                where P is kept unnormalised, else 1
+                where P is kept unnormalised (twice it where e and l are kept apart), else 1
     """
 
     error: Array
@@ -96,7 +96,9 @@ def _kept(rows: Rows, variant: Variant) -> BackwardP:
     total = (1 + row_sum.factor) * (1 + division) * (1 + w.in_p) / (1 - w.in_p) - 1
     total = np.minimum(total + rows.count * eta, error.sum(axis=2, keepdims=True))
     units = np.ones(rows.count.shape)
-    if not model.p_normalised:
+    if model.backward_p == "apart":
+        units = np.maximum(units, 2 * (1 + row_sum.kappa) * row_sum.reach)
+    elif not model.p_normalised:
         units = np.maximum(units, row_sum.reach)
     return BackwardP(error, total, units, {})
 

@@ -58,7 +58,8 @@ def _distinct(models: Sequence[ArithmeticModel]) -> list[ArithmeticModel]:
             replace(
                 model, p_format=model.softmax_format, ds_format=model.softmax_format,
                 row_sum_of="unrounded", p_normalised=True, qk=Chain(), pv=Chain(),
-                gradients=Chain(), backward_p="kept", group_format=None, gradient_block=None,
+                gradients=Chain(), group_format=None, gradient_block=None, bias_format=None,
+                backward_p="apart" if model.backward_p == "apart" else "kept",
             )
             for model in models
         )
@@ -84,6 +85,14 @@ class _Found:
     error: Array
     by_p: Array
     by_sum: Array
+    reach: Array  # upper bound of the partial sums over a row
+
+
+def _lost(row: _Row, eta: float) -> float:
+    """What underflows in a sum over a row: n terms, in units of l (at most 2 n) where e and l are
+    kept apart, twice because the terms may be divided by l twice."""
+    n = row.p.shape[1]
+    return float(n * eta * (4 * n if row.model.backward_p == "apart" else 1))
 
 
 def _units(row: _Row) -> tuple[float, float, Array, float]:
@@ -113,7 +122,7 @@ def _of_softmax(row: _Row) -> _Found:
     total = wrong.sum(axis=1, keepdims=True)
     reach = (weight * size).sum(axis=1, keepdims=True)
     d_error = (wrong * (np.abs(row.dy - d) + slack)).sum(axis=1, keepdims=True)
-    d_error = d_error + (np.abs(d) + slack) * total + kappa * reach + n * eta + slack
+    d_error = d_error + (np.abs(d) + slack) * total + kappa * reach + _lost(row, eta) + slack
     g = np.abs(row.dy - d)
     by_p, by_sum = wrong * g, weight * d_error
     if row.model.ds_form == "difference":
@@ -122,7 +131,7 @@ def _of_softmax(row: _Row) -> _Found:
         whole = size + np.abs(d) + d_error
         error = (1 + u) * (by_sum + by_p + u * weight * whole + 2 * eta) + u * row.p * g + eta
     error = growth * error + (growth - 1) * row.p * g
-    return _Found(row.p * g, error, by_p, by_sum)
+    return _Found(row.p * g, error, by_p, by_sum, (1 + kappa) * reach)
 
 
 def _of_log_softmax(row: _Row) -> _Found:
@@ -139,12 +148,12 @@ def _of_log_softmax(row: _Row) -> _Found:
     by_p = np.where(row.live, by_p, 0.0)
     s = np.abs(row.dy.sum(axis=1, keepdims=True))
     size = np.abs(row.dy).sum(axis=1, keepdims=True)
-    s_error = (kappa + (n + 4) * _U) * size + n * eta
+    s_error = (kappa + (n + 4) * _U) * size + _lost(row, eta)
     weight = row.p + by_p
     value = np.abs(row.dy - row.p * row.dy.sum(axis=1, keepdims=True))
     error = weight * s_error + by_p * s + u * weight * (s + s_error) + eta
     error = (1 + u) * error + u * value + 2.0**-31 * row.p * s * u
-    return _Found(value, error, by_p * s, weight * s_error)
+    return _Found(value, error, by_p * s, weight * s_error, (1 + kappa) * size)
 
 
 def _finished(row: _Row, found: _Found, forward: Bound) -> Bound:
@@ -154,6 +163,7 @@ def _finished(row: _Row, found: _Found, forward: Bound) -> Bound:
     )
     total = (found.error + last) * INFLATION
     reasons = dict(forward.flag_reasons)
+    reasons["G3"] = found.reach > FORMATS[row.model.softmax_format].largest
     reasons["G4"] = found.value + found.error >= fmt.overflow_threshold
     reasons = {
         name: np.broadcast_to(flag.any(axis=1, keepdims=True), total.shape)

@@ -1,7 +1,11 @@
-"""Long flat rows with a loss that is a mean: dS of order 1 / n^2, below the range of 16 bits.
+"""Long flat rows: gradients of order 1 / n^2, and row sums whose square leaves a 16-bit range.
 
-P is about 1 / n and dO about 1 / n: binary16 loses dS where a kernel stores it, and the model says
-by how much; a kernel that keeps dS in binary32 has the gradients right.
+Attention: P is about 1 / n and dO about 1 / n, the loss being a mean: binary16 loses dS where a
+kernel stores it, and the model says by how much; a kernel that keeps dS in binary32 has the
+gradients right.
+
+Softmax and log-softmax: the row sum l is n, and dy has a mean, so that the sum over the row counts.
+Differentiating e / l step by step forms 1 / l^2, and 256^2 exceeds binary16: the sum is lost.
 """
 
 from __future__ import annotations
@@ -28,8 +32,18 @@ def _inputs(axes: Axes, draws: Draws) -> Arrays:
     }
 
 
+def _rows(shape: tuple[int, int], draws: Draws) -> Arrays:
+    return {"x": np.broadcast_to(draws.normal((shape[0], 1)), shape), "dy": draws.normal(shape) + 2}
+
+
 def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention_backward":
+        for n, profile in ((256, "smoke"), (1000, "standard"), (4096, "extensive")):
+            shape = (1 if n == 4096 else 2, n)
+            yield plan.rows(
+                NAME, "", shape, partial(_rows, shape), smoke=profile == "smoke",
+                extensive=profile == "extensive",
+            )  # fmt: skip
         return
     for axes, extensive in ((Axes(4, 1024, d=16), False), (Axes(2, 4096, d=16), True)):
         yield plan.attention(
@@ -40,7 +54,8 @@ def _cases(plan: Plan) -> Iterator[Case]:
 
 FAMILY = Family(
     name=NAME,
-    hypothesis="dS is flushed or rounded more coarsely than its format demands.",
+    hypothesis="dS is flushed or rounded more coarsely than its format demands, or the sum over a "
+    "row is lost with the square of the row sum.",
     effect="Long contexts stop learning: their gradients are 0 without loss scaling.",
     source="Micikevicius et al.: Mixed precision training, arXiv 1710.03740, 2018 (loss scaling); "
     "dS ~ |dO| |V| / n on flat rows.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,15 @@ import pytest
 import torch
 
 from references.decompose import decompose_softmax
+from tests.verify.bounds.models import of
 from verify import families
 from verify.arithmetic import ArithmeticModel, default_preset
 from verify.bounds import Models, bound
 from verify.bounds.statement import Array
-from verify.case import Case, Inputs, Plan
+from verify.case import Case, Inputs, Plan, Tensor
 from verify.formats import FORMATS
 from verify.kernels import find
-from verify.operation import BACKWARD, OperationName
+from verify.operation import BACKWARD, Operation, OperationName
 
 torch.set_num_threads(1)
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -88,3 +90,32 @@ def test_gradient_without_the_sum_is_beyond_the_bound(fmt: str) -> None:
     wrong = e / e.sum(axis=1, keepdims=True) * dy
     limit = bound(case.operation, inputs, decompose_softmax(x), default_preset(FORMATS[fmt]))
     assert (np.abs(wrong - exact("softmax", x, dy)) > 2 * limit.total).any()
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_sum_that_may_overflow_is_flagged_in_the_format_that_it_is_added_in(
+    name: OperationName,
+) -> None:
+    """binary16 throughout: 4096 entries of 32 exceed 65504; the same in binary32 do not."""
+    x, dy = np.zeros((1, 4096)), np.full((1, 4096), 32.0)
+    inputs = Inputs({n: Tensor.of(FORMATS["fp16"], a) for n, a in {"x": x, "dy": dy}.items()})
+    operation, parts = Operation(BACKWARD[name]), decompose_softmax(x)
+    half = of("fp16", softmax_format="fp16", p_format="fp16", p_normalised=True, block=None)
+    flagged = bound(operation, inputs, parts, half).flagged
+    assert flagged.all() == (name == "log_softmax")  # P dy adds up to 32 only
+    assert not bound(operation, inputs, parts, replace(half, softmax_format="fp32")).flagged.any()
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_e_and_l_apart_lose_more_below_the_range(name: OperationName) -> None:
+    """What underflows in a quotient by l is multiplied by e, and not by p: at the lower end of the
+    range the bound of kept quotients is too small by the row sum."""
+    x, dy = np.zeros((1, 64)), np.full((1, 64), 2.0**-126)
+    dy[0, ::2] *= 1.5
+    inputs = Inputs({n: Tensor.of(FORMATS["fp32"], a) for n, a in {"x": x, "dy": dy}.items()})
+    operation, parts = Operation(BACKWARD[name]), decompose_softmax(x)
+    kept = of("fp32", p_format="fp32", backward_p="kept", block=None, flush_to_zero=True)
+    apart = replace(kept, backward_p="apart")
+    one, two = (bound(operation, inputs, parts, m).total for m in (kept, apart))
+    assert (two >= one).all()
+    assert (two > one + 64 * 2.0**-126).all()

@@ -56,3 +56,27 @@ def test_attention_under_jit_refuses_binary16_on_a_cpu() -> None:
     assert jax.nn.dot_product_attention(x, x, x).shape == x.shape
     with pytest.raises(Exception, match="F16_F16_F32"):
         jax.jit(jax.nn.dot_product_attention)(x, x, x)
+
+
+@pytest.mark.parametrize("fmt", ["fp16", "bf16", "fp32"])
+def test_gradients_of_attention_are_certified(fmt: str) -> None:
+    families = ("seed_case", "standard_normal", "causal", "gradient_reductions", "additive_bias")
+    assert refused("jax-dot-product-attention-backward", fmt, families) == (Verdict.PASS, [])
+
+
+@pytest.mark.parametrize("fmt", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("name", ["jax-softmax-backward", "jax-log-softmax-backward"])
+def test_gradients_of_softmaxes_are_certified_on_short_rows(name: str, fmt: str) -> None:
+    assert refused(name, fmt, ("seed_case", "exp_ladder")) == (Verdict.PASS, [])
+
+
+def test_gradient_of_softmax_in_binary16_loses_the_sum_of_a_flat_row() -> None:
+    """The finding: reports/findings/jax-softmax-gradient.md.  bf16 holds the square of 256."""
+    verdict, beyond = refused("jax-softmax-backward", "fp16", ("flat_rows_gradient",))
+    assert verdict is Verdict.FAIL
+    assert beyond
+    for fmt in ("bf16", "fp32"):
+        assert refused("jax-softmax-backward", fmt, ("flat_rows_gradient",))[0] is Verdict.PASS
+    x, dy = torch.zeros(1, 256, dtype=torch.float16), torch.ones(1, 256, dtype=torch.float16)
+    dx = find("jax-softmax-backward")[0](x, dy)
+    assert (dx == 1 / 256).all()  # y dy; the exact gradient is 0
