@@ -56,6 +56,7 @@ class Decomposition:
 
     Shapes      [s] (batch, heads, n_q, n_k), [r] (batch, heads, n_q), [o] (batch, heads, n_q, d_v).
     Definition  The letters of `references`: y, A, t, s, M, l, p, O, LSE; tau is the scale.
+                removed [s] bool: by mask, causal, window or a bias of -inf.
                 visible [s] bool: the key takes part (not removed, and its score is not -inf).
                 uncapped [s] = tau y, before the softcap.
                 sink_score, sink_p [r]: None without sinks.
@@ -81,6 +82,7 @@ class Decomposition:
     Source      the module's docstring.
     """
 
+    removed: Booleans
     visible: Booleans
     dot: Array
     dot_error: Array
@@ -256,7 +258,8 @@ def _blank(call: _Call, queries: tuple[int, int]) -> Decomposition:
     pair, out = (*row, call.k.shape[2]), (*row, call.v.shape[3])
     sink = (lambda: np.zeros(row)) if call.sinks is not None else (lambda: None)
     return Decomposition(
-        visible=np.zeros(pair, dtype=bool), dot=np.zeros(pair), dot_error=np.zeros(pair),
+        removed=np.zeros(pair, dtype=bool), visible=np.zeros(pair, dtype=bool),
+        dot=np.zeros(pair), dot_error=np.zeros(pair),
         abs_dot=np.zeros(pair), uncapped=np.zeros(pair), score=np.zeros(pair), p=np.zeros(pair),
         maximum=np.zeros(row), row_sum=np.zeros(row), lse=np.zeros(row), p_error=np.zeros(row),
         empty=np.zeros(row, dtype=bool), undefined=np.zeros(row, dtype=bool),
@@ -339,6 +342,7 @@ def _decompose_rows(
     parts.dot_error[block] = np.where(plain, error, 0.0)
     absolute = np.abs(np.where(np.isfinite(q), q, 0.0)) @ keys.absolute.T
     parts.abs_dot[block] = np.where(plain, absolute * (1 + (q.shape[1] + 2) * 2.0**-52), 0.0)
+    parts.removed[block] = removed
     parts.visible[block], parts.undefined[block] = visible[:, :-1], undefined
     _store_probabilities(parts, block, scores)
     _store_output(parts, block, keys.values)

@@ -120,7 +120,7 @@ class Oracle:
         if declared.empty_row == "any":
             rows |= self.decomposition(operation, inputs).empty
         if declared.masked_nonfinite == "leaks":
-            rows |= _hidden_nonfinite(self.decomposition(operation, inputs).visible, inputs)
+            rows |= _hidden_nonfinite(self.decomposition(operation, inputs).removed, inputs)
             rows |= self._hidden_overflow(operation, inputs)
         return rows
 
@@ -157,12 +157,12 @@ class Oracle:
         product that overflows, which the kernel declares may leak from under a mask."""
         if not operation.is_attention or declared.masked_nonfinite != "leaks":
             return found
-        visible = self.decomposition(operation, inputs).visible
-        rows = _hidden_nonfinite(visible, inputs) | self._hidden_overflow(operation, inputs)
+        removed = self.decomposition(operation, inputs).removed
+        rows = _hidden_nonfinite(removed, inputs) | self._hidden_overflow(operation, inputs)
         with np.errstate(invalid="ignore", over="ignore"):
-            v = np.repeat(np.abs(inputs["v"].values), visible.shape[1] // inputs["v"].shape[1], 1)
+            v = np.repeat(np.abs(inputs["v"].values), removed.shape[1] // inputs["v"].shape[1], 1)
             size = np.abs(inputs["do"].values) @ v.swapaxes(2, 3)
-        rows |= np.asarray((~visible & ~(size <= BINARY32.largest / 2)).any(axis=-1))
+        rows |= np.asarray((removed & ~(size <= BINARY32.largest / 2)).any(axis=-1))
         return replace(found, unspecified=rows)
 
     def _gradients(self, operation: Operation, inputs: Inputs) -> Truth:
@@ -237,12 +237,12 @@ class Oracle:
     def _hidden_overflow(self, operation: Operation, inputs: Inputs) -> NDArray[np.bool_]:
         """Rows with a removed key whose score, or its multiple by log2 e = 1.443, overflows
         binary32: inf - inf if masks are added."""
-        parts = self.decomposition(operation, inputs)
+        removed = self.decomposition(operation, inputs).removed
         q, k = np.abs(inputs["q"].values), np.abs(inputs["k"].values)
         repeat = q.shape[1] // max(k.shape[1], 1)
         with np.errstate(invalid="ignore", over="ignore"):
             size = q @ np.repeat(k, repeat, axis=1).swapaxes(2, 3)
-        return np.asarray((~parts.visible & ~(size <= BINARY32.largest / 1.45)).any(axis=-1))
+        return np.asarray((removed & ~(size <= BINARY32.largest / 1.45)).any(axis=-1))
 
     # -- the audit: a sample of rows of every run against mpmath -----------------------------
 
@@ -350,12 +350,12 @@ def _empty_lse(lse: Enclosure, empty: NDArray[np.bool_], declared: str) -> Enclo
     )
 
 
-def _hidden_nonfinite(visible: NDArray[np.bool_], inputs: Inputs) -> NDArray[np.bool_]:
+def _hidden_nonfinite(removed: NDArray[np.bool_], inputs: Inputs) -> NDArray[np.bool_]:
     """Rows (batch, heads, n_q) with a removed key whose k or v is not finite."""
     k, v = inputs["k"].values, inputs["v"].values
     bad = ~(np.isfinite(k).all(axis=-1) & np.isfinite(v).all(axis=-1))
-    per_head = np.repeat(bad, visible.shape[1] // max(bad.shape[1], 1), axis=1)
-    return np.asarray((~visible & per_head[:, :, None, :]).any(axis=-1))
+    per_head = np.repeat(bad, removed.shape[1] // max(bad.shape[1], 1), axis=1)
+    return np.asarray((removed & per_head[:, :, None, :]).any(axis=-1))
 
 
 def _arguments(operation: Operation, inputs: Inputs) -> tuple[Array, Array, Array, dict[str, Any]]:

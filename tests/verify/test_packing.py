@@ -118,6 +118,26 @@ def test_other_families_lend_their_cases(operation: OperationName) -> None:
     assert judged(KERNELS[operation], operation, found) <= {Verdict.PASS, Verdict.OUT_OF_SCOPE}
 
 
+def test_lent_losses_ask_for_the_largest_entry_of_every_second_row() -> None:
+    """Where the loss is small and its relative error is what counts."""
+    case = next(c for c in cases("cross_entropy") if c.notes["n"] > 100)
+    inputs = case.build()
+    largest = np.argmax(inputs["x"].values, axis=1)
+    assert np.array_equal(inputs.integers["target"][::2], largest[::2])
+    assert not np.array_equal(inputs.integers["target"], largest)
+
+
+def test_slots_without_a_key_hold_nan_where_the_case_has_some() -> None:
+    """A canary stays one in pages; elsewhere a large number shows who reads too far."""
+    for case in cases("attention_paged", "canary") + cases("attention_paged"):
+        inputs = case.build()
+        handed = packing.packed(case.operation, inputs)
+        for name in ("k", "v"):
+            page = handed[f"{name}_cache"].values[0]
+            has_nan = np.isnan(inputs[name].values).any()
+            assert np.isnan(page).all() if has_nan else (page == packing.GARBAGE).all()
+
+
 def test_own_families_make_nothing_for_plain_attention() -> None:
     """Packed cases are not mistaken for attention."""
     assert cases("attention", "packed_sequences") == cases("attention", "paged_cache") == []
