@@ -1,0 +1,64 @@
+"""Truth: which rows a declaration takes out of judgement, and no others; signs of a loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import references
+from references.enclosure import Enclosure
+from verify.case import Inputs, Tensor
+from verify.declaration import Declaration
+from verify.formats import BINARY32
+from verify.operation import Operation
+from verify.truth import Oracle, require_overlap
+
+LEAKS = Declaration(masked_nonfinite="leaks")
+HOLDS = Declaration()
+
+
+def unspecified(k: list[float], v: list[float], q: float, declared: Declaration) -> list[bool]:
+    """Two causal queries of length 1 on two keys: the first row does not see the second key."""
+    column = (1, 1, 2, 1)
+    tensors = {
+        "q": Tensor.rounded(BINARY32, np.full(column, q)),
+        "k": Tensor.rounded(BINARY32, np.reshape(k, column)),
+        "v": Tensor.rounded(BINARY32, np.reshape(v, column)),
+    }
+    operation = Operation("attention", scale=2.0**-100, causal=True)
+    found = Oracle(audit=0).truth(operation, Inputs(tensors), declared)
+    assert found.unspecified is not None
+    return [bool(x) for x in found.unspecified[0, 0]]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rows_that_do_not_see_a_nonfinite_value_are_out_where_it_may_leak(bad: float) -> None:
+    """The first row does not see it, and is free; the second sees it, and has a truth."""
+    for k, v in (([1.0, bad], [1.0, 1.0]), ([1.0, 1.0], [1.0, bad])):
+        assert unspecified(k, v, 1.0, LEAKS) == [True, False]
+        assert unspecified(k, v, 1.0, HOLDS) == [False, False]
+    assert unspecified([bad, 1.0], [1.0, 1.0], 1.0, LEAKS) == [False, False]
+
+
+@pytest.mark.parametrize(("share", "free"), [(0.68, False), (0.7, True), (1.0, True)])
+def test_hidden_products_that_overflow_times_log2_e_are_out(share: float, free: bool) -> None:
+    """1 / log2 e = 0.693 of the largest number: exp2 kernels multiply scores by log2 e."""
+    assert unspecified([1.0, share * BINARY32.largest], [1.0, 1.0], 1.0, LEAKS) == [free, False]
+    assert unspecified([1.0, share * BINARY32.largest], [1.0, 1.0], 1.0, HOLDS) == [False, False]
+
+
+def test_loss_is_the_negative_of_both_parts() -> None:
+    """hi + lo of the fast tier, against mpmath to far more digits than hi alone has."""
+    x = np.random.default_rng(5).standard_normal((6, 33))
+    target = np.arange(6) * 5
+    tensors = {"x": Tensor.rounded(BINARY32, x)}
+    inputs = Inputs(tensors, None, {"target": target})
+    loss = Oracle(audit=0).truth(Operation("cross_entropy"), inputs, HOLDS).output
+    exact = references.log_softmax(inputs["x"].values, tier="exact")
+    rows = np.arange(6)
+    radius, classes = exact.radius[rows, target], exact.classes[rows, target]
+    negative = Enclosure(
+        -exact.hi[rows, target], -exact.lo[rows, target], radius, classes, exact.tier
+    )
+    require_overlap(loss, negative, "loss")
+    assert (np.abs(loss.lo) > loss.radius).any()
