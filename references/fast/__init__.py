@@ -65,8 +65,10 @@ def _engine() -> tuple[ModuleType, ModuleType]:
     from references.fast import compiled
 
     with compiled.cache():
-        from references.fast import assumptions, heads, inputs
-    del assumptions
+        with compiled.beside("weights"):
+            from references.fast import assumptions, inputs, quotient
+        from references.fast import heads
+    del assumptions, quotient
     return heads, inputs
 
 

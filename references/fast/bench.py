@@ -86,13 +86,12 @@ def medians(works: list[Work], rounds: int, clock: Callable[[], float]) -> list[
 
 def limit(head: Head) -> float:
     """CPU seconds of the exact products and exponentials of this head, and of nothing else."""
-    from references.fast.block import PANEL
     from references.fast.exponential import exponentials
     from references.fast.heads import BLOCK
-    from references.fast.prepared import CHUNK, QUERY_BITS, prepare_keys
+    from references.fast.prepared import CHUNK, PANEL, QUERY_BITS, prepare_keys
 
     n, keys = len(head.q), min(len(head.q), PANEL * CHUNK)
-    slices = 1 if prepare_keys(head.k).bits == QUERY_BITS[True] else 2
+    slices = 1 if prepare_keys(head.k).bits == QUERY_BITS.narrow else 2
     rows, chunks = min(BLOCK, n), keys // CHUNK
     q, g = np.ones((D, slices * rows)), np.empty((n, slices * rows))
     v, p = np.ones((chunks, D, CHUNK)), np.ones((chunks, CHUNK, 3 * rows))

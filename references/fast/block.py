@@ -6,38 +6,30 @@ import functools
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
 from references.fast import compiled
+from references.fast.compiled import Flags, Indices
 from references.fast.exponential import exponentials
-from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
-from references.fast.quotient import ABOVE, U, add_up, averages, logarithms
-from references.fast.slicing import Cut, Indices, cut_queries
-from references.fast.weights import (
-    Flags,
-    conceal,
-    cut_weights,
-    differences,
-    gather,
-    maxima,
-)
+from references.fast.prepared import CHUNK, GROUP, PANEL, QUERY_BITS, Keys, Values
+from references.fast.quotient import ABOVE, Averages, Result, Shift, U, finish
+from references.fast.slicing import Cut, cut_queries
+from references.fast.weights import conceal, cut_weights, differences, gather, maxima
 
-PANEL = 4  # chunks whose scores, p and products stay in the second-level cache
 STATIC = 2.0**-91  # relative error of every p: exp, scaling and shift on [X_MIN, 0]
 
 _NONE = np.empty((0, 0))
 _NO_MASK: Flags = np.empty((0, 0), np.uint8)
 _NO_ROWS = np.empty(0, np.int64)
-_NO_SINKS = np.empty(0)
+_NOTHING = np.empty(0)
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """What every block of a call shares; scale_h >= 0 (a negative scale is moved into q)."""
 
     scale_h: float
@@ -49,27 +41,12 @@ class Rules:
     whole: int  # n_k where causal and window leave every key to every row, else 0
 
 
-@dataclass(frozen=True)
-class Extras:
+class Extras(NamedTuple):
     """What differs by head: mask and bias as (n_q, n_k), and the sink."""
 
     mask: NDArray[np.bool_] | None = None
     bias: Array | None = None
     sink: float | None = None
-
-
-@dataclass(frozen=True)
-class Result:
-    """One block of rows; output is memory that the thread's next block writes over.
-
-    Shapes      output: (4, rows, d_v) = hi, lo, radius, magnitude; lse: (3, rows) = hi, lo, radius;
-                certified, empty: (rows,).
-    """
-
-    output: Array
-    lse: Array
-    certified: NDArray[np.bool_]
-    empty: NDArray[np.bool_]
 
 
 class _Scratch(threading.local):
@@ -88,7 +65,9 @@ class _Scratch(threading.local):
         sizes = tuple(int(length) for length in shape)
         memory = self._memory.get(str(name))
         if memory is None or memory.size < math.prod(sizes):
-            memory = self._memory[str(name)] = np.empty(math.prod(sizes))
+            # Arrays that are a multiple of 4 KiB apart would take each other's place in the cache.
+            apart = 8 * (5 * len(self._memory) % 64)
+            memory = self._memory[str(name)] = np.empty(math.prod(sizes) + apart)[apart:]
             self._views = {key: view for key, view in self._views.items() if key[0] != name}
         view = self._views[(name, *shape)] = memory[: math.prod(sizes)].reshape(sizes)
         return view
@@ -101,8 +80,7 @@ class _Scratch(threading.local):
 scratch = _Scratch()
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """The keys that each row sees, and the range of keys that is computed."""
 
     first: Indices
@@ -121,13 +99,10 @@ class View:
         return ((j, min(j + keys, self.j1)) for j in range(self.j0, self.j1, keys))
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(NamedTuple):
     """q of a block in one or two slices, transposed, and what they leave of a few rows."""
 
-    count: int
     slices: Array
-    first: Array
     rest: Array
     size: Array
     left_rows: Indices
@@ -135,26 +110,22 @@ class Slices:
     left_sums: Array
 
 
-@dataclass(frozen=True)
-class Scores:
-    """scale (g + low + list + leftovers - reference); error is relative, of every p."""
+class Scores(NamedTuple):
+    """scale (g + low + list + leftovers - reference)."""
 
     g: Array
     low: Array
     listed: Cut
     queries: Slices
     left: Array
-    scale: tuple[float, float]
-    reference: Array
-    seen: Indices
-    error: Array
-    sinks: Array
+    shift: Shift
 
     def shifted(self, j0: int, j1: int, reference: Array, h: Array, e: Array) -> None:
         listed, q = self.listed, self.queries
         differences(
             self.g, self.low, listed.start, listed.column, listed.middle, listed.tail,
-            q.first, q.rest, q.left_rows, self.left, reference, *self.scale, j0, j1, h, e,
+            q.slices, q.rest, q.left_rows, self.left, reference, *self.shift.scale, j0, j1,
+            scratch("listed", 2, reference.size), h, e,
         )  # fmt: skip
 
 
@@ -180,21 +151,15 @@ def cut_rows(q: Array, keys: Keys, use: str = "") -> Slices:
     `use` names the memory: that of another use stays as it is.
     """
     rows, d = q.shape
-    flat, rest, left = (
-        scratch(f"{use}q", 2 * d * rows),
-        scratch(f"{use}rest", d, rows),
-        scratch(f"{use}l", 2 * d * rows),
-    )
+    rest, left = scratch(f"{use}rest", d, rows), scratch(f"{use}l", 2 * d * rows)
     size, sums, kept_rows = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
-    count = 1 if keys.bits == QUERY_BITS[True] else 2
-    kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows, sums)
-    if count == 1 and 4 * kept > rows:
-        count = 2
-        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, kept_rows, sums)
-    slices = flat[: d * count * rows].reshape(d, count * rows)
-    first = slices if count == 1 else slices[:, :rows].copy()
+    slices = scratch(f"{use}q", d, rows if keys.bits == QUERY_BITS.narrow else 2 * rows)
+    kept = cut_queries(q, keys.bits, slices, left, rest, size, kept_rows, sums)
+    if 4 * kept > rows and slices.shape[1] == rows:
+        slices = scratch(f"{use}q", d, 2 * rows)
+        kept = cut_queries(q, keys.bits, slices, left, rest, size, kept_rows, sums)
     left = left[: 2 * d * kept].reshape(d, 2 * kept)
-    return Slices(count, slices, first, rest, size, kept_rows[:kept], left, sums[:kept])
+    return Slices(slices, rest, size, kept_rows[:kept], left, sums[:kept])
 
 
 def products(queries: Slices, keys: Keys, view: View, use: str = "") -> tuple[Array, Array]:
@@ -236,17 +201,15 @@ def plain_scores(queries: Slices, keys: Keys, rules: Rules, view: View) -> Score
     rows = queries.size.size
     g, left = products(queries, keys, view)
     reference, seen = np.empty(rows), np.empty(rows, np.int64)
+    error, unseen = absolute_errors(queries, keys)
     maxima(
         g, queries.left_rows, left, view.first, view.stop, view.mask, view.j0, view.j1,
-        *view.common, reference, seen,
+        *view.common, unseen, reference, seen,
     )  # fmt: skip
-    error, unseen = absolute_errors(queries, keys)
-    reference[seen == 0] = 0.0
-    reference += unseen + 2.0**-50 * np.abs(reference)
-    return Scores(
-        g, _NONE, keys.cut, queries, left, (rules.scale_h, rules.scale_l), reference, seen,
-        error * rules.scale_h + STATIC, _NO_SINKS,
-    )  # fmt: skip
+    error *= rules.scale_h
+    error += STATIC
+    shift = Shift(reference, (rules.scale_h, rules.scale_l), error, seen, None)
+    return Scores(g, _NONE, keys.cut, queries, left, shift)
 
 
 @functools.cache
@@ -265,13 +228,13 @@ def _make_general(
     slopes, (n_k rows) each, is filled with 1 - tanh^2 where there is a softcap.
     """
     general = general_kernels()
-    n, rows = plain.g.shape[0], plain.reference.size
+    n, rows = plain.g.shape[0], plain.shift.reference.size
     high, low = scratch("high", n, rows), scratch("low", n, rows)
     names = ("h", "e", "zh", "zl", "ph", "pl")
     h, e, zh, zl, wh, wl = (scratch(name, PANEL * CHUNK * rows) for name in names)
     for j0, j1 in view.panels():
         size = (j1 - j0) * rows
-        plain.shifted(j0, j1, plain.reference, h, e)
+        plain.shifted(j0, j1, plain.shift.reference, h, e)
         if rules.softcap > 0.0:
             general.twice_quotients(h, e, size, rules.softcap, zh, zl)
             exponentials(zh, zl, wh, wl, size)
@@ -296,57 +259,47 @@ def general_scores(
     rows, n = queries.size.size, keys.cut.head.shape[0]
     g, left = products(queries, keys, view)
     zero, seen = np.zeros(rows), np.empty(rows, np.int64)
-    scale = (rules.scale_h, rules.scale_l)
-    plain = Scores(g, _NONE, keys.cut, queries, left, scale, zero, seen, zero, _NO_SINKS)
+    unshifted = Shift(zero, (rules.scale_h, rules.scale_l), zero, seen, None)
+    plain = Scores(g, _NONE, keys.cut, queries, left, unshifted)
     high, low = _make_general(plain, rules, view, bias, slopes)
     reference = np.empty(rows)
     maxima(
         high, _NO_ROWS, _NONE, view.first, view.stop, view.mask, view.j0, view.j1,
-        *view.common, reference, seen,
+        *view.common, zero, reference, seen,
     )  # fmt: skip
-    reference[seen == 0] = 0.0
-    sinks = _NO_SINKS
+    sinks = None
     if extras.sink is not None:
-        sinks = np.full(rows, extras.sink)
-        reference[seen == 0] = extras.sink
-    reference = reference + 2.0**-50 * np.abs(reference)
+        reference[seen == 0] = extras.sink + 2.0**-50 * abs(extras.sink)
+        sinks = np.empty((2, rows))
+        general_kernels().sink_weights(extras.sink, reference, sinks)
     error, _ = absolute_errors(queries, keys)
     size = queries.size * (keys.whole * rules.scale_h * ABOVE)
     if bias.size:
         size = size + np.abs(bias).max(axis=0)
     error = error * rules.scale_h + 2.0**-99 * size + 2.0**-98 * rules.softcap + STATIC
-    plainer = replace(queries, left_rows=_NO_ROWS)
-    return Scores(high, low, _no_list(n), plainer, _NONE, (1.0, 0.0), reference, seen, error, sinks)
+    plainer = queries._replace(left_rows=_NO_ROWS)
+    shift = Shift(reference, (1.0, 0.0), error, seen, sinks)
+    return Scores(high, low, _no_list(n), plainer, _NONE, shift)
 
 
 def _no_list(n: int) -> Cut:
-    nothing = np.empty((0, 0))
-    return Cut(
-        nothing, np.zeros(n + 1, np.int64), _NO_ROWS, _NO_SINKS, _NO_SINKS, _NO_SINKS, nothing
-    )
-
-
-@dataclass(frozen=True)
-class Averages:
-    """Sums over the keys: N = h + low and A (d_v, rows), and those of `cut_weights` (6, rows)."""
-
-    h: Array
-    low: Array
-    magnitude: Array
-    sums: Array
+    return Cut(_NONE, np.zeros(n + 1, np.int64), _NO_ROWS, _NOTHING, _NOTHING, _NOTHING, _NONE)
 
 
 def _averages(scores: Scores, values: Values, view: View, slices: int) -> Averages:
     """Weights in slices and their exact products with V, a panel of keys at a time."""
-    rows, d = scores.reference.size, values.head.shape[1]
-    sums = scratch("sums", 3, d, rows)
-    sums[:] = 0.0
-    total = Averages(sums[0], sums[1], sums[2], np.zeros((6, rows)))
+    reference, d = scores.shift.reference, values.head.shape[1]
+    rows = reference.size
+    total = Averages(
+        scratch("N", d, rows), scratch("N low", d, rows), scratch("A", d, rows), np.zeros((7, rows))
+    )  # fmt: skip
+    for part in total[:3]:
+        part[:] = 0.0
     h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
     first, stop = view.common
     for j0, j1 in view.panels():
         keys = j1 - j0
-        scores.shifted(j0, j1, scores.reference, h, e)
+        scores.shifted(j0, j1, reference, h, e)
         if j0 < first or j1 > stop:
             conceal(h, view.first, view.stop, view.mask, j0, j1)
         exponentials(h, e, ph, pl, keys * rows)
@@ -355,7 +308,7 @@ def _averages(scores: Scores, values: Values, view: View, slices: int) -> Averag
         if padded > keys:
             p[keys:] = 0.0
             ph[keys * rows : padded * rows] = 0.0
-        cut_weights(ph, pl, keys, values.bits, p, total.sums)
+        cut_weights(ph, pl, keys, values.bits, GROUP, p, total.sums)
         add_panel(total, p, ph, values, j0, j1)
     return total
 
@@ -369,7 +322,7 @@ def add_panel(total: Averages, p: Array, ph: Array, values: Values, j0: int, j1:
     np.matmul(values.size[inside], ph[: keys * rows].reshape(chunks, CHUNK, rows), out=a)
     gather(
         c, a, p, j0, j1, listed.start, listed.column, listed.middle, listed.tail,
-        total.h, total.low, total.magnitude,
+        scratch("gathered", 4, d + 1, rows), total.h, total.low, total.magnitude,
     )  # fmt: skip
 
 
@@ -398,21 +351,6 @@ def compute(
         scores = general_scores(cut, keys, rules, view, extras, bias)
     else:
         scores = plain_scores(cut, keys, rules, view)
-    return _finished(scores, _averages(scores, values, view, slices), values, rules, view, slices)
-
-
-def _finished(
-    scores: Scores, total: Averages, values: Values, rules: Rules, view: View, slices: int
-) -> Result:
-    """Quotients, logarithms and their radii."""
-    d, rows = total.h.shape
-    output, totals = scratch("output", 4, d, rows), np.empty((7, rows))
-    lse, certified = np.empty((3, rows)), np.empty(rows, np.uint8)
-    add_up(total.sums, scores.error, scores.seen, scores.reference, scores.sinks, totals)
-    averages(
-        total.h, total.low, total.magnitude, scores.error, totals, values.columns, CHUNK, PANEL,
-        view.chunks, values.bits, slices, rules.request, output, certified,
-    )  # fmt: skip
-    logarithms(totals, scores.reference, *scores.scale, rules.request, lse, certified)
-    empty = (scores.seen == 0) & (scores.sinks.size == 0)
-    return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)
+    total = _averages(scores, values, view, slices)
+    output = scratch("output", 4, values.head.shape[1], len(cut.size))
+    return finish(total, scores.shift, values, view.chunks, slices, rules.request, output)

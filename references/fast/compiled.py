@@ -8,9 +8,13 @@ source file of `references/fast`: another text, another folder, a new compilatio
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import logging
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +22,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+Flags = NDArray[np.uint8]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -47,6 +56,7 @@ def _folder() -> Path:
 
 
 _importing = threading.RLock()
+_PATIENCE = 120.0  # seconds that we wait for the other process
 
 
 @contextmanager
@@ -58,10 +68,53 @@ def cache() -> Iterator[None]:
         if not any(folder.rglob("*.nbi")):
             _LOG.warning("attncert compiles its numerical kernels, once for this installation")
         settings.CACHE_DIR = str(folder)
+        collecting = gc.isenabled()
+        gc.disable()  # a compiler makes many objects and little garbage: a tenth of its time
         try:
             yield
         finally:
             settings.CACHE_DIR = before
+            if collecting:
+                gc.enable()
+
+
+@contextmanager
+def beside(name: str) -> Iterator[None]:
+    """Another process compiles the module `references.fast.<name>` meanwhile, unless it is cached.
+
+    numba compiles one function at a time in a process.  What the other process does not get done is
+    compiled here when the module is imported.
+    """
+    child = None if any(_folder().rglob(f"{name}.*.nbi")) else _compiling(name)
+    try:
+        yield
+    finally:
+        if child is not None:
+            try:
+                child.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _compiling(name: str) -> subprocess.Popen[bytes] | None:
+    """The process that compiles a module; None where there is no second processor for it."""
+    processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(2)
+    if len(processors) < 2 or not sys.executable:
+        return None
+    start = "from references.fast import compiled\nwith compiled.cache(): "
+    path = os.pathsep.join([str(_SOURCES.parents[1]), *filter(None, sys.path)])
+    quiet = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", f"{start}import references.fast.{name}"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+        )
+    except OSError:
+        return None
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:

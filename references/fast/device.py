@@ -12,11 +12,11 @@ from functools import cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from references.enclosure import Array
-from references.fast.block import STATIC, Extras, Result, Rules, score_errors
+from references.fast.block import STATIC, Extras, Rules, general_kernels, score_errors
+from references.fast.compiled import Indices
 from references.fast.device_pairs import (
     Exponential,
     Pair,
@@ -27,11 +27,10 @@ from references.fast.device_pairs import (
     two_sum,
 )
 from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
-from references.fast.quotient import ABOVE, add_up, averages, logarithms
-from references.fast.slicing import Cut, Indices, cut_queries
+from references.fast.quotient import ABOVE, Averages, Result, Shift, finish
+from references.fast.slicing import Cut, cut_queries
 from references.fast.weights import REMOVED
 
-PANEL = 4  # as in `block`: what `quotient.averages` counts roundings with
 MOST_SCORES = 2**22  # of a block: about 30 arrays of that many float64 numbers at a time
 
 
@@ -228,19 +227,24 @@ class Engine:
             x = _scaled(y.added(-reference[:, None]), *scale)
             error = error * rules.scale_h + STATIC
         p = self.exponential(x[0].masked_fill(~visible, REMOVED), x[1])
-        sinks = np.full(len(error), extras.sink) if extras.sink is not None else np.empty(0)
-        return self._finished(p, moved, values, rules, error, seen, reference, sinks, scale, slices)
+        place, sinks = reference.cpu().numpy(), None
+        if extras.sink is not None:
+            sinks = np.empty((2, place.size))
+            general_kernels().sink_weights(extras.sink, place, sinks)
+        shift = Shift(place, scale, error, seen.cpu().numpy(), sinks)
+        return self._finished(p, moved, values, rules, shift, slices)
 
     def _queries(self, q: Array, keys: Keys) -> _Queries:
         rows, d = q.shape
-        flat, rest, left = np.empty(2 * d * rows), np.empty((d, rows)), np.empty(2 * d * rows)
+        rest, left = np.empty((d, rows)), np.empty(2 * d * rows)
         size, sums, places = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
-        count = 1 if keys.bits == QUERY_BITS[True] else 2
-        kept = cut_queries(q, keys.bits, count, flat, left, rest, size, places, sums)
+        count = 1 if keys.bits == QUERY_BITS.narrow else 2
+        made = np.empty((d, count * rows))
+        kept = cut_queries(q, keys.bits, made, left, rest, size, places, sums)
         if count == 1 and 4 * kept > rows:
-            count = 2
-            kept = cut_queries(q, keys.bits, count, flat, left, rest, size, places, sums)
-        made = flat[: d * count * rows].reshape(d, count, rows)
+            count, made = 2, np.empty((d, 2 * rows))
+            kept = cut_queries(q, keys.bits, made, left, rest, size, places, sums)
+        made = made.reshape(d, count, rows)
         parts = left[: 2 * d * kept].reshape(d, 2, kept)
         return _Queries(
             [self._put(made[:, i].T) for i in range(count)],
@@ -321,28 +325,15 @@ class Engine:
         moved: Moved,
         values: Values,
         rules: Rules,
-        error: Array,
-        seen: Tensor,
-        reference: Tensor,
-        sinks: Array,
-        scale: tuple[float, float],
+        shift: Shift,
         slices: int,
     ) -> Result:
         parts, sums = _cut_weights(*p, values.bits, slices)
         h, low, magnitude = _averages(parts, p[0], moved)
         n_h, n_l, size = (np.ascontiguousarray(x.T.cpu().numpy()) for x in (h, low, magnitude))
-        d, rows = n_h.shape
-        keys, shift = seen.cpu().numpy(), reference.cpu().numpy()
-        totals, output = np.empty((7, rows)), np.empty((4, d, rows))
-        lse, certified = np.empty((3, rows)), np.empty(rows, np.uint8)
-        add_up(sums.cpu().numpy(), error, keys, shift, sinks, totals)
-        averages(
-            n_h, n_l, size, error, totals, values.columns, CHUNK, PANEL, values.head.shape[0],
-            values.bits, slices, rules.request, output, certified,
-        )  # fmt: skip
-        logarithms(totals, shift, *scale, rules.request, lse, certified)
-        empty: NDArray[np.bool_] = (keys == 0) & (sinks.size == 0)
-        return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)
+        total = Averages(n_h, n_l, size, sums.cpu().numpy())
+        output, chunks = np.empty((4, *n_h.shape)), values.head.shape[0]
+        return finish(total, shift, values, chunks, slices, rules.request, output)
 
 
 def _scaled(y: Pair, scale_h: float, scale_l: float) -> Pair:

@@ -7,9 +7,8 @@ docs/theory/fast-oracle.md, part 11.
 from __future__ import annotations
 
 from references.enclosure import Array
-from references.fast.compiled import inlined, kernel
+from references.fast.compiled import Indices, inlined, kernel
 from references.fast.doubledouble import divide, multiply, two_sum
-from references.fast.slicing import Indices
 
 
 @inlined

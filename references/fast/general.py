@@ -1,13 +1,16 @@
-"""Scores with softcap and bias: kernels that are compiled when a call first asks for them.
+"""Scores with softcap, bias and sink: kernels that are compiled when a call first asks for them.
 
 docs/theory/fast-oracle.md, part 2.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from references.enclosure import Array
 from references.fast.compiled import fma, kernel
 from references.fast.doubledouble import divide, fast_two_sum, two_sum
+from references.fast.exponential import exponentials
 
 
 @kernel("void(f8[::1], f8[::1], i8, f8, f8[::1], f8[::1])")
@@ -68,3 +71,25 @@ def add_bias(h: Array, e: Array, j0: int, bias: Array, keys: int, high: Array, l
             b = bias[j0 + j, i] if bias.shape[0] > 0 else 0.0
             s, error = two_sum(h[j * rows + i], b)
             high[j0 + j, i], low[j0 + j, i] = fast_two_sum(s, error + e[j * rows + i])
+
+
+@kernel("void(f8, f8[::1], f8[:,::1])")
+def sink_weights(sink: float, reference: Array, weights: Array) -> None:
+    """
+    exp(sink - reference) as hi and lo, by the reciprocal where that is positive.
+
+    Shapes      reference: (r,); weights: (2, r).
+    Special     inf where the sink is 300 above the reference.
+    Source      docs/theory/fast-oracle.md, part 6.
+    """
+    rows = reference.shape[0]
+    xh = np.empty(rows)
+    xl = np.empty(rows)
+    for i in range(rows):
+        xh[i], xl[i] = two_sum(sink, -reference[i])
+        if xh[i] > 0.0:
+            xh[i], xl[i] = -xh[i], -xl[i]
+    exponentials(xh, xl, weights[0], weights[1], rows)
+    for i in range(rows):
+        if sink > reference[i]:
+            weights[0, i], weights[1, i] = divide(1.0, 0.0, weights[0, i], weights[1, i])

@@ -25,13 +25,12 @@ from references.fast.block import (
 from references.fast.differentials import damp, differentiate, normalise, row_sums, sink_terms
 from references.fast.exponential import DROPPED, exponentials
 from references.fast.prepared import Keys, Values
-from references.fast.quotient import ABOVE, DOMAIN, U
+from references.fast.quotient import ABOVE, DOMAIN, Shift, U
 from references.fast.weights import conceal
 
 LEAST_SUM = 2.0**-20  # of a row sum relative to the largest weight that it may hold
 
 _NONE = np.empty((0, 0))
-_NO_SINKS = np.empty(0)
 Pair = tuple[Array, Array]
 
 
@@ -96,13 +95,13 @@ def backward(
         return _without_keys(view, dlse, extras.sink)
     n = view.j1 - view.j0
     scores, slopes, slope_error = _scores(q[rows], keys, rules, extras, view, rows)
-    reference = scores.reference
+    reference = scores.shift.reference
     if extras.sink is not None:
         reference = np.maximum(reference, extras.sink)
     p, weight, total = _weights(scores, reference, view, extras.sink)
     ds, error, biggest = _products(upstream.do[rows], values, view, n)
-    nothing = (scores.seen == 0) & (weight is None)
-    sound = (scores.error < DOMAIN) & (total[0] > LEAST_SUM) & (total[0] < np.inf) | nothing
+    nothing = (scores.shift.seen == 0) & (weight is None)
+    sound = (scores.shift.error < DOMAIN) & (total[0] > LEAST_SUM) & (total[0] < np.inf) | nothing
     total[:, ~sound | nothing] = [[1.0], [0.0]]
     mean, shift = np.empty((3, r)), np.empty((3, r))
     normalise(*p, *ds, n, total, mean)
@@ -113,14 +112,14 @@ def backward(
         sink = np.empty((3, r))
         sink_terms(weight, total, shift, sink)
     weighed = np.count_nonzero(p[0].reshape(n, r) > 0.0, axis=0)
-    negligible = weighed < scores.seen
+    negligible = weighed < scores.shift.seen
     size = scratch("F", n * r)
     differentiate(*p, *ds, n, shift, size)
     dt = ds
     if slopes is not None:
         dt = scratch("dt", n * r), scratch("dt low", n * r)
         damp(*ds, *slopes, n * r, *dt)
-    relative_p = (2.0 * scores.error + (5.0 * n + 64.0) * U * U) * ABOVE
+    relative_p = (2.0 * scores.shift.error + (5.0 * n + 64.0) * U * U) * ABOVE
     moved = np.where((weighed == 0) | (error == 0.0), 0.0, error / shift[2])
     relative_ds = (2.0 * relative_p + 2.0 * moved + 2.0**-98 + (5.0 * n + 64.0) * U * U) * ABOVE
     relative_dt = relative_ds + slope_error
@@ -181,7 +180,8 @@ def _products(do: Array, values: Keys, view: View, n: int) -> tuple[Pair, Array,
     cut = cut_rows(do, values, "dO ")
     g, left = products(cut, values, view, "dO ")
     zero, seen = np.zeros(r), np.zeros(r, np.int64)
-    plain = Scores(g, _NONE, values.cut, cut, left, (1.0, 0.0), zero, seen, zero, _NO_SINKS)
+    unshifted = Shift(zero, (1.0, 0.0), zero, seen, None)
+    plain = Scores(g, _NONE, values.cut, cut, left, unshifted)
     h, e = scratch("dS", n * r), scratch("dS low", n * r)
     plain.shifted(view.j0, view.j1, zero, h, e)
     return (h, e), absolute_errors(cut, values)[0], cut.size * (values.whole * ABOVE)

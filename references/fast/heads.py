@@ -23,7 +23,8 @@ from references.enclosure import (
     AttentionTruth,
     Enclosure,
 )
-from references.fast.block import Extras, Result, Rules, compute, scratch
+from references.fast.block import Extras, Rules, compute, scratch
+from references.fast.compiled import Indices
 from references.fast.inputs import FLOOR, Booleans, Call, extra_bits
 from references.fast.prepared import (
     Keys,
@@ -31,8 +32,8 @@ from references.fast.prepared import (
     prepare_keys,
     prepare_values,
 )
+from references.fast.quotient import Result
 from references.fast.scale import double_double
-from references.fast.slicing import Indices
 from references.fast.threads import each, one_blas_thread
 
 BLOCK = 64  # rows at a time: the width of the vector loops

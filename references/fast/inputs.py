@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
-from references.fast.compiled import kernel
-from references.fast.slicing import Indices
+from references.fast.compiled import Indices, kernel
 
 Booleans = NDArray[np.bool_]
 SCALES = (2.0**-200, 2.0**200)  # no product of a score with it, or error term, leaves float64

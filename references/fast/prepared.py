@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from references.enclosure import Array
-from references.fast.slicing import SUM_SLACK, Cut, cut, survey
+from references.fast.slicing import SUM_SLACK, Cut, Widths, cut
 
 CHUNK = 64  # keys per exact product P V
-WIDE_BITS = (1 << 41) - 1  # set in a binary64 number of more than 12 significant bits
-# Bits of a slice of q and of p, for narrow (8- and 16-bit formats) and wide keys or values.
-QUERY_BITS = {True: 23, False: 18}
-WEIGHT_BITS = {True: 23, False: 20}
+PANEL = 4  # chunks whose scores, p and products stay in the second-level cache
+GROUP = 8  # keys whose last slices are added up before they join the double-double sum
+QUERY_BITS = Widths(narrow=23, wide=18)  # of a slice of q
+WEIGHT_BITS = Widths(narrow=23, wide=20)  # of a slice of p
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     """One kv head's K; `bits` is the width of a slice of q.
 
     `whole` = max_j sum |k|, `rest` = max_j sum |k - head|, `biggest` >= max |head|, `rounded` =
@@ -32,13 +31,11 @@ class Keys:
     rounded: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """One kv head's V; `bits` is the width of a slice of p.
 
     Shapes      head, size: (chunks, d_v, CHUNK), the head of the cut and |v|, zeros below n_k;
-                columns: (6, d_v) = max |v|, sum |v|, unit of the head, and over the list's N
-                entries of the column sum |v - head|, max |tail|, N.
+                columns: `Cut.by_column`.
     """
 
     cut: Cut
@@ -56,13 +53,9 @@ def prepare_keys(k: Array) -> Keys:
     Requires    finite k, d <= 2^18.
     Source      docs/theory/fast-oracle.md, part 1.
     """
-    n, d = k.shape
-    sums, columns = np.empty(n), np.empty((3, d))
-    bits = QUERY_BITS[survey(k, CHUNK, sums, columns) & WIDE_BITS == 0]
-    made = cut(k, sums, True, bits, n)
-    rest, rests, tails = (float(x) for x in made.by_row)
-    biggest = float(columns[0].max()) * SUM_SLACK
-    return Keys(made, bits, float(sums.max()), rest, biggest, (tails, rests))
+    made, bits = cut(k, True, CHUNK, QUERY_BITS, len(k))
+    rest, rests, tails, whole, biggest = made.by_row.tolist()
+    return Keys(made, bits, whole, rest, biggest * SUM_SLACK, (tails, rests))
 
 
 def prepare_values(v: Array) -> Values:
@@ -75,15 +68,12 @@ def prepare_values(v: Array) -> Values:
     Source      docs/theory/fast-oracle.md, part 4.
     """
     n, d = v.shape
-    sums, columns = np.empty(n), np.empty((3, d))
-    bits = WEIGHT_BITS[survey(v, CHUNK, sums, columns) & WIDE_BITS == 0]
     padded = -(-n // CHUNK) * CHUNK
-    made = cut(v, columns[2], False, bits, padded)
+    made, bits = cut(v, False, CHUNK, WEIGHT_BITS, padded)
     size = np.empty((padded, d))
     np.abs(v, out=size[:n])
     size[n:] = 0.0
-    stats = np.concatenate((columns[:2], made.by_column))
-    return Values(made, _by_chunk(made.head), _by_chunk(size), stats, bits)
+    return Values(made, _by_chunk(made.head), _by_chunk(size), made.by_column, bits)
 
 
 def _by_chunk(x: Array) -> Array:

@@ -3,54 +3,36 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
-from references.fast.compiled import fma, inlined, kernel
-from references.fast.doubledouble import divide, fast_two_sum, multiply, two_sum
+from references.fast.compiled import Flags, Indices, fma, kernel
+from references.fast.doubledouble import fast_two_sum, multiply, two_sum
 from references.fast.exponential import DROPPED, exponentials
-from references.fast.slicing import Indices
-from references.fast.weights import GROUP
+from references.fast.prepared import CHUNK, GROUP, PANEL, Values
+from references.fast.slicing import ENTRIES, LARGEST, REST, SUM, TAIL, UNIT
 
 U = 2.0**-53
 ABOVE = 1.0 + 2.0**-20  # covers the rounding of the radius itself and second-order terms
 DOMAIN = 2.0**-60  # relative errors of p above this are outside what the proof covers
 # Rows of `totals`.
-HIGH, LOW, ERROR, VALID, LOST, KEYS, INVERSE = range(7)
+HIGH, LOW, ERROR, VALID, LOST, KEYS, INVERSE, LOGARITHM = range(8)
 
 
-@inlined
-def _add_sinks(h: Array, low: Array, reference: Array, sinks: Array) -> None:
-    """l += exp(sink - reference), by the reciprocal where that is positive."""
-    rows = h.shape[0]
-    xh = np.empty(rows)
-    xl = np.empty(rows)
-    wh = np.empty(rows)
-    wl = np.empty(rows)
-    for i in range(rows):
-        xh[i], xl[i] = two_sum(sinks[i], -reference[i])
-        if xh[i] > 0.0:
-            xh[i], xl[i] = -xh[i], -xl[i]
-    exponentials(xh, xl, wh, wl, rows)
-    for i in range(rows):
-        if sinks[i] > reference[i]:
-            wh[i], wl[i] = divide(1.0, 0.0, wh[i], wl[i])  # inf where the sink is 300 above
-        s, e = two_sum(h[i], wh[i])
-        h[i], low[i] = fast_two_sum(s, e + (low[i] + wl[i]))
-
-
-@kernel("void(f8[:,::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1])")
+@kernel("void(f8[:,::1], f8[::1], i8[::1], f8[:,::1], i8, f8[:,::1])")
 def add_up(
-    sums: Array, relative: Array, keys: Indices, reference: Array, sinks: Array, totals: Array
+    sums: Array, relative: Array, keys: Indices, sinks: Array, group: int, totals: Array
 ) -> None:
     """
     The row sum l, sinks included, and its error.
 
-    Shapes      sums: (6, r) of `cut_weights`; relative, keys, reference: (r,); sinks: (r,) or (0,);
-                totals: (7, r) = l as hi and lo, its error, 1 where the proof holds, sum of the last
-                slices' sizes, number of keys, 1/l rounded.
+    Shapes      sums: (>= 6, r) of `cut_weights`, its last slices `group` at a time; relative, keys:
+                (r,); sinks: (2, r) of `general.sink_weights`, or zeros;
+                totals: (8, r) = l as hi and lo, its error, 1 where the proof holds, sum of the last
+                slices' sizes, number of keys, 1/l rounded, about -ln l.
     Requires    relative_i bounds the relative error of every p_ij; keys_i >= the keys seen.
     Source      docs/theory/fast-oracle.md, parts 4 and 6.
     """
@@ -59,25 +41,26 @@ def add_up(
         h, e = two_sum(sums[0, i], sums[1, i])
         h, e2 = two_sum(h, sums[2, i])
         h, e3 = two_sum(h, sums[3, i])
-        totals[HIGH, i], totals[LOW, i] = fast_two_sum(h, ((e + e2) + e3) + sums[4, i])
-    if sinks.shape[0] > 0:
-        _add_sinks(totals[HIGH], totals[LOW], reference, sinks)
-    for i in range(rows):
+        h, low = fast_two_sum(h, ((e + e2) + e3) + sums[4, i])
+        h, e = two_sum(h, sinks[0, i])
+        lh, low = fast_two_sum(h, e + (low + sinks[1, i]))
         n = float(keys[i])
-        lh = totals[HIGH, i]
         lost = sums[5, i] * ABOVE
-        error = relative[i] * lh + (GROUP + 4) * U * lost + n * DROPPED + 2.0**-102 * lh
+        error = relative[i] * lh + (group + 4) * U * lost + n * DROPPED + 2.0**-102 * lh
         valid = 0.0 <= relative[i] < DOMAIN and 0.0 <= error < 2.0**-30 * lh and lh < math.inf
+        totals[HIGH, i] = lh
+        totals[LOW, i] = low
         totals[ERROR, i] = error
         totals[VALID, i] = 1.0 if valid else 0.0
         totals[LOST, i] = lost
         totals[KEYS, i] = n
         totals[INVERSE, i] = 1.0 / lh
+        totals[LOGARITHM, i] = -math.log(lh)
 
 
 @kernel(
     "void(f8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1], i8, i8, i8, i8, i8, f8,"
-    "f8[:,:,::1], u1[::1])"
+    "f8[::1], f8[:,:,::1], u1[::1])"
 )
 def averages(
     n_h: Array,
@@ -92,15 +75,16 @@ def averages(
     bits: int,
     slices: int,
     request: float,
+    missed: Array,
     output: Array,
-    certified: NDArray[np.uint8],
+    certified: Flags,
 ) -> None:
     """
     O = N/l, radius and magnitude of a block of rows.
 
     Shapes      n_h, n_l, magnitude: (d_v, r), the sums of p v and p |v|; relative, certified: (r,);
-                totals: (7, r) of `add_up`; columns: (6, d_v) of `Values`; output: (4, d_v, r) = hi,
-                lo, radius, magnitude.
+                totals: (8, r) of `add_up`; columns: (8, d_v) of `Values`; missed: (r,), room;
+                output: (4, d_v, r) = hi, lo, radius, magnitude.
     Definition  O = N/l, magnitude = sum p |v| / l.
     Guarantee   |O - (hi + lo)| <= radius; certified_i = 1 only where radius <= request magnitude in
                 every column.
@@ -118,12 +102,15 @@ def averages(
     panels = chunks // panel + 1
     added = 8.0 * (chunks + 1) * (chunks + 1) * U * U
     steps = (chunk + panel + 2 * panels + 4) * U
-    missed = np.zeros(rows)
+    for i in range(rows):
+        missed[i] = 0.0
     for k in range(d):
-        largest = columns[0, k]
-        unit = columns[2, k]
+        largest = columns[LARGEST, k]
+        unit = columns[UNIT, k]
+        rest = columns[REST, k]
+        tail = columns[TAIL, k]
         top = largest + unit
-        listed = U * (min(columns[5, k], float(chunk * panel)) + 3.0 * panels + 4.0)
+        listed = U * (min(columns[ENTRIES, k], float(chunk * panel)) + 3.0 * panels + 4.0)
         for i in range(rows):
             lh = totals[HIGH, i]
             n = totals[KEYS, i]
@@ -133,11 +120,11 @@ def averages(
             r = fma(-q, lh, nh) + fma(-q, totals[LOW, i], nl)
             qh, ql = fast_two_sum(q, r * inverse)
             a = magnitude[k, i]
-            summed = min(columns[1, k], n * largest) + n * unit
+            summed = min(columns[SUM, k], n * largest) + n * unit
             error = relative[i] * a
             error += added * (a + narrower * summed + n * unit)
             error += steps * min(totals[LOST, i] * top, last * summed)
-            error += listed * (left * min(columns[3, k], n * unit) + columns[4, k] * lh * ABOVE)
+            error += listed * (left * min(rest, n * unit) + tail * lh * ABOVE)
             error += n * DROPPED * top
             radius = (error + abs(qh) * totals[ERROR, i]) * inverse * ABOVE + 2.0**-99 * abs(qh)
             size = a * inverse
@@ -153,46 +140,111 @@ def averages(
         certified[i] = 1 if (missed[i] == 0.0) & (totals[VALID, i] == 1.0) else 0
 
 
-@kernel("void(f8[:,::1], f8[::1], f8, f8, f8, f8[:,::1], u1[::1])")
+@kernel("void(f8[:,::1], f8[:,::1], f8[::1], f8, f8, f8, f8[:,::1], u1[::1])")
 def logarithms(
     totals: Array,
+    inverses: Array,
     reference: Array,
     scale_h: float,
     scale_l: float,
     request: float,
     lse: Array,
-    certified: NDArray[np.uint8],
+    certified: Flags,
 ) -> None:
     """
     LSE = reference scale + ln l of a block of rows.
 
-    Shapes      totals: (7, r) of `add_up`; reference, certified: (r,);
-                lse: (3, r) = hi, lo, radius.
+    Shapes      totals: (8, r) of `add_up`; inverses: (2, r) = exp of its last row, as hi and lo;
+                reference, certified: (r,); lse: (3, r) = hi, lo, radius.
     Guarantee   |LSE - (hi + lo)| <= radius; certified_i stays 1 only where radius <= request
                 max(1, |LSE|).
     Special     outside the domain of the proof: radius inf.
     Source      docs/theory/fast-oracle.md, part 6.
     """
     rows = reference.shape[0]
-    y = np.empty(rows)
-    wh = np.empty(rows)
-    wl = np.empty(rows)
     for i in range(rows):
-        y[i] = -math.log(totals[HIGH, i])
-    exponentials(y, np.zeros(rows), wh, wl, rows)
-    for i in range(rows):
-        ph, pl = multiply(totals[HIGH, i], totals[LOW, i], wh[i], wl[i])
+        y = totals[LOGARITHM, i]
+        ph, pl = multiply(totals[HIGH, i], totals[LOW, i], inverses[0, i], inverses[1, i])
         s, e = two_sum(ph, -1.0)
         small = s + (e + pl)
         first = reference[i] * scale_h
         low = fma(reference[i], scale_h, -first) + reference[i] * scale_l
-        h, e = two_sum(first, -y[i])
+        h, e = two_sum(first, -y)
         h, e = fast_two_sum(h, e + (low + (small - 0.5 * small * small)))
         radius = totals[ERROR, i] / totals[HIGH, i] * ABOVE + 2.0**-96 + 4.0 * U * abs(small)
-        radius += 2.0**-101 * (abs(first) + abs(y[i]))
+        radius += 2.0**-101 * (abs(first) + abs(y))
         sound = totals[VALID, i] == 1.0 and abs(small) < 2.0**-40 and radius < math.inf
         lse[0, i] = h
         lse[1, i] = e
         lse[2, i] = radius if sound else math.inf
         if not (sound and radius <= request * max(1.0, abs(h))):
             certified[i] = 0
+
+
+class Averages(NamedTuple):
+    """Sums over the keys: N = h + low and A, (d_v, rows) each, and those of `cut_weights`."""
+
+    h: Array
+    low: Array
+    magnitude: Array
+    sums: Array
+
+
+class Shift(NamedTuple):
+    """What p is relative to: p = exp(scale (y - reference)), with an error relative to itself.
+
+    Shapes      reference, error: (r,); seen: (r,), the number of keys; sinks: (2, r), weights, or
+                None.
+    """
+
+    reference: Array
+    scale: tuple[float, float]
+    error: Array
+    seen: Indices
+    sinks: Array | None
+
+
+class Result(NamedTuple):
+    """One block of rows; output is memory that the thread's next block may write over.
+
+    Shapes      output: (4, rows, d_v) = hi, lo, radius, magnitude; lse: (3, rows) = hi, lo, radius;
+                certified, empty: (rows,).
+    """
+
+    output: Array
+    lse: Array
+    certified: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+
+
+def finish(
+    total: Averages,
+    shift: Shift,
+    values: Values,
+    chunks: int,
+    slices: int,
+    request: float,
+    output: Array,
+) -> Result:
+    """
+    Quotients, logarithms and their radii, of sums over `chunks` chunks of keys.
+
+    Shapes      output: (4, d_v, rows), written to.
+    Guarantee   those of `averages` and `logarithms`.
+    Source      docs/theory/fast-oracle.md, part 6.
+    """
+    rows = shift.reference.size
+    totals, room, lse = np.empty((8, rows)), np.empty((3, rows)), np.empty((3, rows))
+    certified, nothing = np.empty(rows, np.uint8), np.zeros((2, rows))
+    sinks = nothing if shift.sinks is None else shift.sinks
+    add_up(total.sums, shift.error, shift.seen, sinks, GROUP, totals)
+    averages(
+        total.h, total.low, total.magnitude, shift.error, totals, values.columns, CHUNK, PANEL,
+        chunks, values.bits, slices, request, room[0], output, certified,
+    )  # fmt: skip
+    exponentials(totals[LOGARITHM], nothing[0], room[1], room[2], rows)
+    logarithms(totals, room[1:], shift.reference, *shift.scale, request, lse, certified)
+    empty = shift.seen == 0
+    if shift.sinks is not None:
+        empty[:] = False
+    return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)

@@ -9,12 +9,11 @@ import numpy as np
 
 from references import arb
 from references.enclosure import ARB, FAST, FINITE, Array, Enclosure
-from references.fast.compiled import kernel
+from references.fast.compiled import Indices, kernel
 from references.fast.doubledouble import divide, fast_two_sum, multiply, two_sum
 from references.fast.exponential import exponentials
 from references.fast.inputs import FLOOR, Booleans, extra_bits
 from references.fast.quotient import ABOVE, U
-from references.fast.slicing import Indices
 
 GROUP = 64  # terms added up before they join the double-double sum
 RELATIVE = 2.0**-90  # of a probability, and absolute of ln l, beside PER_TERM n

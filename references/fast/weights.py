@@ -6,47 +6,19 @@ need no reordering of additions.  The proof is docs/theory/fast-oracle.md, parts
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import math
 
 from references.enclosure import Array
-from references.fast.compiled import fma, inlined, kernel
+from references.fast.compiled import Flags, Indices, fma, inlined, kernel
 from references.fast.doubledouble import fast_two_sum, two_sum
-from references.fast.slicing import Indices
 
-GROUP = 8  # keys whose last slices are added up before they join the double-double sum
+LAST, EXACT, SECOND, ROUNDED = range(4)  # parts of the room of `gather`
 REMOVED = -1.0e300  # the shifted score of a key that a row does not see: exp gives 0
-Flags = NDArray[np.uint8]
-
-
-@inlined
-def _add_list(
-    begin: int,
-    end: int,
-    column: Indices,
-    middle: Array,
-    tail: Array,
-    q_first: Array,
-    q_rest: Array,
-    exact: Array,
-    rounded: Array,
-) -> None:
-    """exact + rounded = q . (k - head of k): first slice times middle exactly, the rest rounded."""
-    exact[:] = 0.0
-    rounded[:] = 0.0
-    for t in range(begin, end):
-        m = middle[t]
-        low = tail[t]
-        rest = m + low
-        c = column[t]
-        for i in range(exact.shape[0]):
-            exact[i] += q_first[c, i] * m
-            rounded[i] += q_first[c, i] * low + q_rest[c, i] * rest
 
 
 @kernel(
     "void(f8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], i8[::1],"
-    "f8[:,::1], f8[::1], f8, f8, i8, i8, f8[::1], f8[::1])"
+    "f8[:,::1], f8[::1], f8, f8, i8, i8, f8[:,::1], f8[::1], f8[::1])"
 )
 def differences(
     g: Array,
@@ -64,6 +36,7 @@ def differences(
     scale_l: float,
     j0: int,
     j1: int,
+    room: Array,
     h: Array,
     e: Array,
 ) -> None:
@@ -71,9 +44,9 @@ def differences(
     h + e = scale (y_ij - reference_i) for the keys j0 to j1, flattened key-major.
 
     Shapes      g: (n_k, slices r), exact products of slices; low: (n_k, r) or (0, 0), added to
-                them; start ... tail: the list of K; q_first, q_rest: (d, r); left: (n_k, 2 kept),
-                exact and rounded products of what the slices leave of the rows left_rows;
-                h, e: (>= (j1 - j0) r,).
+                them; start ... tail: the list of K; q_first: (d, >= r), q_rest: (d, r);
+                left: (n_k, 2 kept), exact and rounded products of what the slices leave of the rows
+                left_rows; room: (2, r); h, e: (>= (j1 - j0) r,).
     Guarantee   part 2: an error of 2^-100 (|x| + 2 scale reach) beside those of the rounded
                 products; |e| <= u |h|.
     Requires    scale_h >= 0.
@@ -82,8 +55,6 @@ def differences(
     """
     rows = reference.shape[0]
     kept = left_rows.shape[0]
-    exact = np.empty(rows)
-    rounded = np.empty(rows)
     for j in range(j0, j1):
         o = (j - j0) * rows
         if g.shape[1] == rows:
@@ -101,11 +72,21 @@ def differences(
                 h[o + i] = s
                 e[o + i] += error
         if start[j] < start[j + 1]:
-            _add_list(start[j], start[j + 1], column, middle, tail, q_first, q_rest, exact, rounded)
             for i in range(rows):
-                s, error = two_sum(h[o + i], exact[i])
+                room[0, i] = 0.0
+                room[1, i] = 0.0
+            for t in range(start[j], start[j + 1]):
+                c = column[t]
+                m = middle[t]
+                small = tail[t]
+                rest = m + small
+                for i in range(rows):
+                    room[0, i] += q_first[c, i] * m
+                    room[1, i] += q_first[c, i] * small + q_rest[c, i] * rest
+            for i in range(rows):
+                s, error = two_sum(h[o + i], room[0, i])
                 h[o + i] = s
-                e[o + i] += error + rounded[i]
+                e[o + i] += error + room[1, i]
         for c in range(kept):
             i = o + left_rows[c]
             s, error = two_sum(h[i], left[j, c])
@@ -136,7 +117,7 @@ def conceal(h: Array, first: Indices, stop: Indices, mask: Flags, j0: int, j1: i
 
 @kernel(
     "void(f8[:,::1], i8[::1], f8[:,::1], i8[::1], i8[::1], u1[:,::1], i8, i8, i8, i8, f8[::1],"
-    "i8[::1])"
+    "f8[::1], i8[::1])"
 )
 def maxima(
     g: Array,
@@ -149,21 +130,26 @@ def maxima(
     j1: int,
     all_first: int,
     all_stop: int,
+    unseen: Array,
     out: Array,
     keys: Indices,
 ) -> None:
     """
-    The largest computed score of each row, over the keys that it sees, and how many it sees.
+    Just above the largest score of each row, over the keys that it sees, and how many it sees.
 
-    Shapes      g: (n_k, slices r); left: (n_k, 2 kept); out, keys: (r,).
-    Definition  out_i = max_j of the slices' sum and of the exact leftover, each addition rounded;
-                keys from all_first to all_stop are seen by every row.
-    Special     an empty row: -inf and 0.
+    Shapes      g: (n_k, slices r); left: (n_k, 2 kept); unseen, out, keys: (r,).
+    Definition  out_i = m + unseen_i + 2^-50 |m|, m = max_j of the slices' sum and of the exact
+                leftover, each addition rounded; keys from all_first to all_stop are seen by every
+                row.
+    Guarantee   part 2, the shift.
+    Special     an empty row: m = 0.
+    Source      docs/theory/fast-oracle.md, part 2.
     """
     rows = out.shape[0]
     sliced = g.shape[1] > rows
-    out[:] = -np.inf
-    keys[:] = max(0, min(all_stop, j1) - max(all_first, j0))
+    for i in range(rows):
+        out[i] = -math.inf
+        keys[i] = max(0, min(all_stop, j1) - max(all_first, j0))
     for j in range(j0, j1):
         if j >= all_first and j < all_stop:
             if sliced:
@@ -179,20 +165,26 @@ def maxima(
                     out[i] = max(out[i], g[j, i] + g[j, rows + i] if sliced else g[j, i])
     for c in range(left_rows.shape[0]):
         i = left_rows[c]
-        out[i] = -np.inf
+        out[i] = -math.inf
         for j in range(max(j0, first[i]), min(j1, stop[i])):
             if _sees(j, i, first, stop, mask):
                 y = g[j, i] + left[j, c]
                 out[i] = max(out[i], y + g[j, rows + i] if sliced else y)
+    for i in range(rows):
+        m = out[i] if keys[i] > 0 else 0.0
+        out[i] = m + (unseen[i] + 2.0**-50 * abs(m))
 
 
-@kernel("void(f8[::1], f8[::1], i8, i8, f8[:,:,::1], f8[:,::1])")
-def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Array) -> None:
+@kernel("void(f8[::1], f8[::1], i8, i8, i8, f8[:,:,::1], f8[:,::1])")
+def cut_weights(
+    ph: Array, pl: Array, keys: int, bits: int, group_size: int, p: Array, sums: Array
+) -> None:
     """
     p = ph + pl in slices, and their sums over the keys.
 
     Shapes      ph, pl: (>= keys r,); p: (>= keys, slices, r);
-                sums: (6, r), added to: slices 1, 2, 3 of 4, the last as hi + lo, its size.
+                sums: (7, r), added to: slices 1, 2, 3 of 4, the last (`group_size` keys
+                at a time) as hi + lo, its size; room.
     Definition  slice 1 on the grid 2^-bits, slice 2 on 2^-(2 bits + 1), slice 3 of 4 on
                 2^-(3 bits + 1), the last slice what is left.
     Guarantee   exact but for one rounding of the last slice; sums 1 to 3 exact.
@@ -200,14 +192,15 @@ def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Arra
     Source      docs/theory/fast-oracle.md, part 4.
     """
     rows = sums.shape[1]
+    last = 6  # the row of sums that holds a group's last slices
     c1 = 1.5 * 2.0 ** (52 - bits)
     c2 = 1.5 * 2.0 ** (51 - 2 * bits)
     c3 = 1.5 * 2.0 ** (51 - 3 * bits)
     four = p.shape[1] == 4
-    last = np.empty(rows)
-    for group in range(0, keys, GROUP):
-        last[:] = 0.0
-        for j in range(group, min(group + GROUP, keys)):
+    for group in range(0, keys, group_size):
+        for i in range(rows):
+            sums[last, i] = 0.0
+        for j in range(group, min(group + group_size, keys)):
             o = j * rows
             if four:
                 for i in range(rows):
@@ -226,7 +219,7 @@ def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Arra
                     sums[1, i] += p2
                     sums[2, i] += p3
                     sums[5, i] += abs(p4)
-                    last[i] += p4
+                    sums[last, i] += p4
             else:
                 for i in range(rows):
                     h = ph[o + i]
@@ -240,39 +233,16 @@ def cut_weights(ph: Array, pl: Array, keys: int, bits: int, p: Array, sums: Arra
                     sums[0, i] += p1
                     sums[1, i] += p2
                     sums[5, i] += abs(p3)
-                    last[i] += p3
+                    sums[last, i] += p3
         for i in range(rows):
-            s, error = two_sum(sums[3, i], last[i])
+            s, error = two_sum(sums[3, i], sums[last, i])
             sums[3, i] = s
             sums[4, i] += error
 
 
-@inlined
-def _add_products(
-    c: Array, a: Array, slices: int, h: Array, low: Array, last: Array, magnitude: Array
-) -> None:
-    """The exact slices of every chunk by two_sum, the last one and |p v| rounded."""
-    chunks, d = c.shape[:2]
-    rows = h.shape[1]
-    for b in range(chunks):
-        for k in range(d):
-            for i in range(rows):
-                total, error = two_sum(h[k, i], c[b, k, i])
-                total, error2 = two_sum(total, c[b, k, rows + i])
-                h[k, i] = total
-                low[k, i] += error + error2
-                last[k, i] += c[b, k, (slices - 1) * rows + i]
-                magnitude[k, i] += a[b, k, i]
-            if slices == 4:
-                for i in range(rows):
-                    total, error = two_sum(h[k, i], c[b, k, 2 * rows + i])
-                    h[k, i] = total
-                    low[k, i] += error
-
-
 @kernel(
     "void(f8[:,:,::1], f8[:,:,::1], f8[:,:,::1], i8, i8, i8[::1], i8[::1], f8[::1], f8[::1],"
-    "f8[:,::1], f8[:,::1], f8[:,::1])"
+    "f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1])"
 )
 def gather(
     c: Array,
@@ -284,6 +254,7 @@ def gather(
     column: Indices,
     middle: Array,
     tail: Array,
+    room: Array,
     h: Array,
     low: Array,
     magnitude: Array,
@@ -292,43 +263,62 @@ def gather(
     h + low += sum over chunks and slices of the products c, plus p . (v - head of v) from the list.
 
     Shapes      c: (chunks, d_v, slices r); a: (chunks, d_v, r), added to magnitude;
-                p: (keys, slices, r), first key j0; h, low, magnitude: (d_v, r).
+                p: (keys, slices, r), first key j0; room: (4, > d_v, r);
+                h, low, magnitude: (d_v, r).
     Guarantee   part 5: exact slices by two_sum, the last slice and the list's rest rounded.
     Source      docs/theory/fast-oracle.md, part 5.
     """
     slices = p.shape[1]
     d, rows = h.shape
-    last = np.zeros((d, rows))
-    _add_products(c, a, slices, h, low, last, magnitude)
-    if start[j0] == start[j1]:
+    listed = start[j0] < start[j1]
+    for k in range(d):
+        for i in range(rows):
+            room[LAST, k, i] = 0.0
+            if listed:
+                room[EXACT, k, i] = 0.0
+                room[SECOND, k, i] = 0.0
+                room[ROUNDED, k, i] = 0.0
+    for b in range(c.shape[0]):
         for k in range(d):
             for i in range(rows):
-                low[k, i] += last[k, i]
+                total, error = two_sum(h[k, i], c[b, k, i])
+                total, error2 = two_sum(total, c[b, k, rows + i])
+                h[k, i] = total
+                low[k, i] += error + error2
+                room[LAST, k, i] += c[b, k, (slices - 1) * rows + i]
+                magnitude[k, i] += a[b, k, i]
+            if slices == 4:
+                for i in range(rows):
+                    total, error = two_sum(h[k, i], c[b, k, 2 * rows + i])
+                    h[k, i] = total
+                    low[k, i] += error
+    if not listed:
+        for k in range(d):
+            for i in range(rows):
+                low[k, i] += room[LAST, k, i]
         return
-    exact = np.zeros((d, rows))
-    second = np.zeros((d, rows))
-    rounded = np.zeros((d, rows))
     for j in range(j0, j1):
         for t in range(start[j], start[j + 1]):
             m = middle[t]
             small = tail[t]
             rest = m + small
             k = column[t]
+            for i in range(rows):
+                room[EXACT, k, i] += p[j - j0, 0, i] * m
             if slices == 3:
                 for i in range(rows):
                     after = p[j - j0, 1, i] + p[j - j0, 2, i]
-                    exact[k, i] += p[j - j0, 0, i] * m
-                    rounded[k, i] += p[j - j0, 0, i] * small + after * rest
+                    room[ROUNDED, k, i] += p[j - j0, 0, i] * small + after * rest
             else:
+                for i in range(rows):
+                    room[SECOND, k, i] += p[j - j0, 1, i] * m
                 for i in range(rows):
                     first = p[j - j0, 0, i] + p[j - j0, 1, i]
                     after = p[j - j0, 2, i] + p[j - j0, 3, i]
-                    exact[k, i] += p[j - j0, 0, i] * m
-                    second[k, i] += p[j - j0, 1, i] * m
-                    rounded[k, i] += first * small + after * rest
+                    room[ROUNDED, k, i] += first * small + after * rest
     for k in range(d):
         for i in range(rows):
-            total, error = two_sum(h[k, i], exact[k, i])
-            total, error2 = two_sum(total, second[k, i])
+            total, error = two_sum(h[k, i], room[EXACT, k, i])
+            total, error2 = two_sum(total, room[SECOND, k, i])
             h[k, i] = total
-            low[k, i] += ((error + error2) + rounded[k, i]) + last[k, i]
+            low[k, i] += ((error + error2) + room[ROUNDED, k, i]) + room[LAST, k, i]

@@ -263,7 +263,11 @@ def test_hole_two_a_shift_below_the_row_maximum_is_found(monkeypatch: pytest.Mon
 
 def test_hole_three_a_negative_radius_is_never_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative error bound, as an overflow in it once gave: every row goes to Arb."""
-    monkeypatch.setattr(block, "absolute_errors", lambda queries, keys: (-1e30 * queries.size, 0.0))
+
+    def negative(queries: block.Slices, keys: Any) -> tuple[Array, Array]:
+        return -1e30 * queries.size, np.zeros_like(queries.size)
+
+    monkeypatch.setattr(block, "absolute_errors", negative)
     found = wide_keys().by(fast.attention)
     assert (found.output.tier == ARB).all()
     assert (found.output.radius >= 0).all()

@@ -89,10 +89,10 @@ def test_queries_and_leftovers_make_up_q(spread: float, slices: int) -> None:
     """slices + one more + remainder = q exactly; at most 2^bits units in a slice."""
     q, bits = wide(5, (9, 20), spread), 18
     rows, d = q.shape
-    flat, rest, left = np.empty(2 * d * rows), np.empty((d, rows)), np.empty(2 * d * rows)
+    first, rest, left = np.empty((d, slices * rows)), np.empty((d, rows)), np.empty(2 * d * rows)
     size, sums, kept_rows = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
-    kept = slicing.cut_queries(q, bits, slices, flat, left, rest, size, kept_rows, sums)
-    parts = flat[: d * slices * rows].reshape(d, slices, rows)
+    kept = slicing.cut_queries(q, bits, first, left, rest, size, kept_rows, sums)
+    parts = first.reshape(d, slices, rows)
     total = parts.sum(axis=1)
     after = left[: 2 * d * kept].reshape(d, 2, kept)
     total[:, kept_rows[:kept]] += after.sum(axis=1)
@@ -114,8 +114,8 @@ def test_weights_in_slices_are_exact_but_for_one_rounding(slices: int, bits: int
     ph = np.exp2(-generator.exponential(20.0, keys * rows))
     ph[:4] = 1.0, 1.0 - 2.0**-53, 2.0**-bits * 1.5, 2.0**-300
     pl = ph * 2.0**-53 * generator.uniform(-1, 1, ph.size)
-    p, sums = np.empty((keys, slices, rows)), np.zeros((6, rows))
-    weights.cut_weights(ph, pl, keys, bits, p, sums)
+    p, sums = np.empty((keys, slices, rows)), np.zeros((7, rows))
+    weights.cut_weights(ph, pl, keys, bits, prepared.GROUP, p, sums)
     lasts = Fraction(0)
     for place, (high, low) in enumerate(zip(ph, pl, strict=True)):
         parts = p[place // rows, :, place % rows]
@@ -132,11 +132,11 @@ def test_weights_in_slices_are_exact_but_for_one_rounding(slices: int, bits: int
 
 def test_survey_sees_every_significand_bit() -> None:
     """float16 numbers are narrow, float32 numbers are not; one wide element is enough."""
-    sums, columns = np.empty(4), np.empty((3, 4))
+    sums, columns = np.empty(4), np.empty((8, 4))
     narrow = wide(7, (4, 4), 10.0, "float16")
-    assert slicing.survey(narrow, 64, sums, columns) & prepared.WIDE_BITS == 0
+    assert slicing.survey(narrow, 64, sums, columns) & slicing.WIDE_BITS == 0
     narrow[2, 2] = 1.0 + 2.0**-23
-    assert slicing.survey(narrow, 64, sums, columns) & prepared.WIDE_BITS != 0
+    assert slicing.survey(narrow, 64, sums, columns) & slicing.WIDE_BITS != 0
 
 
 def test_double_double_products_and_quotients_keep_their_bounds() -> None:
