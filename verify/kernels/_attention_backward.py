@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from verify.declaration import declare
-from verify.kernels._attention import INFINITY, Attention, Call, Online
+from verify.kernels._attention import INFINITY, Attention, Call, Online, Split
 from verify.kernels._precision import matrix_product, rounded
 
 Gradients = dict[str, Tensor]
+Totals = tuple[Tensor, Tensor, Tensor, Tensor]  # dq, dk, dv of all heads, and ds, while they grow
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,7 @@ class FlashBackward:
         saved = Saved(do.float(), out, lse, self.delta(do.float(), out))
         dq, dk, dv = (torch.zeros_like(x) for x in (call.q, call.k, call.v))
         ds = torch.zeros(*call.q.shape[:-1], call.n_k, device=call.q.device)
-        for keys in self.tiles(call.n_k, self.block):
-            self.tile(call, saved, keys, (dq, dk, dv, ds))
+        self.visit(call, saved, (dq, dk, dv, ds))
         found = {"dq": dq * self.query_scale(call), "dk": dk * self.key_scale(call), "dv": dv}
         found["ds"] = ds
         if call.sinks is not None:
@@ -117,9 +117,12 @@ class FlashBackward:
             found["dsinks"] = self.score_gradient(sink, torch.zeros_like(sink), saved)
         return found
 
-    def tile(
-        self, call: Call, saved: Saved, keys: slice, totals: tuple[Tensor, Tensor, Tensor, Tensor]
-    ) -> None:
+    def visit(self, call: Call, saved: Saved, totals: Totals) -> None:
+        """Add what all keys contribute, tile by tile."""
+        for keys in self.tiles(call.n_k, self.block):
+            self.tile(call, saved, keys, totals)
+
+    def tile(self, call: Call, saved: Saved, keys: slice, totals: Totals) -> None:
         """Add what some keys contribute."""
         dq, dk, dv, ds = totals
         p = self.probabilities(self.scores(call, keys), saved)
@@ -195,3 +198,19 @@ class FlashBackward:
             "group_format": None,
             "more_roundings": 0,
         }
+
+
+@dataclass(frozen=True)
+class SplitBackward(FlashBackward):
+    """Split-KV's backward pass: each part of the keys has a dQ of its own, added at the end."""
+
+    steps: Split = field(default_factory=Split)
+
+    def visit(self, call: Call, saved: Saved, totals: Totals) -> None:
+        dq, *others = totals
+        for part in self.steps.parts(call):
+            own = torch.zeros_like(dq)
+            for start in range(part.start, part.stop, self.block):
+                keys = slice(start, min(start + self.block, part.stop))
+                self.tile(call, saved, keys, (own, *others))  # type: ignore[arg-type]
+            dq += own
