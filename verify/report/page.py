@@ -30,7 +30,7 @@ class Part:
 def page(
     certificates: Sequence[Certificate],
     sections: Mapping[str, Section],
-    title: str = TITLE,
+    title: str | None = None,
     lead: str = LEAD,
 ) -> tuple[str, dict[str, Exception]]:
     """The page, and what the sections raised."""
@@ -38,7 +38,7 @@ def page(
     parts = [_part(name, s, certificates, problems) for name, s in sections.items()]
     html = render_file(
         "page.jinja",
-        title=title,
+        title=title or _title(certificates),
         lead=lead,
         parts=[part for part in parts if part.html or part.problem],
         count=plural(len(certificates), "certificate"),
@@ -46,6 +46,21 @@ def page(
         script=asset("page.js"),
     )
     return str(html), problems
+
+
+def _title(certificates: Sequence[Certificate]) -> str:
+    """The question, with the library and its version where all kernels belong to one."""
+    owned = {next(iter(_packages(c).items()), None) for c in certificates}
+    library = owned.pop() if len(owned) == 1 else None
+    if library is None:
+        return TITLE
+    return f"How accurate is {' '.join(library)}?"
+
+
+def _packages(certificate: Certificate) -> Mapping[str, str]:
+    """Packages of the kernel and their versions, the library itself first."""
+    found: Mapping[str, str] = certificate.kernel["identity"].get("package", {})
+    return found
 
 
 def _part(

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tests.verify.report.factory import certificate, finding, record, seed_record, several
-from verify.certificate import Skipped
+from verify.certificate import Certificate, Skipped
 from verify.judge import Verdict
 from verify.metrics import HISTOGRAM_EDGES
 from verify.report import facts, words
+from verify.report.page import TITLE, page
 from verify.report.sections import (
     environment,
     error_distribution,
@@ -38,6 +39,37 @@ def test_the_banner_is_good_where_the_naive_kernel_is_refuted() -> None:
     )
     assert verdict.headline([right])[:2] == (True, "Every kernel is certified")
     assert verdict.headline([naive])[:2] == (True, "Every kernel is refuted, as it must be")
+
+
+def _finding(fmt: str) -> Certificate:
+    naive = certificate("other", fmt, naive=True)
+    return replace(naive, kernel={**naive.kernel, "refuted": "no shift"})
+
+
+def test_the_banner_is_not_green_where_a_finding_is_known() -> None:
+    """As expected, but nobody may read it as certified; equal reasons are told once."""
+    page = str(verdict.SECTION.html([certificate(), _finding("fp16"), _finding("bf16")]))
+    assert verdict.headline([certificate(), _finding("fp16")])[:2] == (
+        True,
+        "1 of 2 as declared; 1 refuted, as known",
+    )
+    assert 'class="banner known"' in page
+    assert "fp16, bf16: no shift" in page
+
+
+def test_the_title_names_the_library_that_all_kernels_belong_to() -> None:
+    """A page of one library says which, and which version; any other asks the general question."""
+    own = certificate()
+    theirs = _of("onnx", "1.2.3")
+    assert "<h1>How accurate is onnx 1.2.3?</h1>" in page([theirs, theirs], {})[0]
+    assert f"<h1>{TITLE}</h1>" in page([theirs, own], {})[0]
+    assert f"<h1>{TITLE}</h1>" in page([theirs, _of("jax", "0.1")], {})[0]
+
+
+def _of(library: str, version: str) -> Certificate:
+    plain = certificate()
+    identity = {**plain.kernel["identity"], "package": {library: version}}
+    return replace(plain, kernel={**plain.kernel, "identity": identity})
 
 
 def test_the_banner_is_bad_where_a_kernel_shipped_to_be_refuted_passes() -> None:

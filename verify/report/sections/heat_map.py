@@ -103,6 +103,8 @@ def _size(record: Record) -> str:
         and facts.nonfinite(record.finding)
     ):
         return decimal(record.finding.value)
+    if record.verdict is Verdict.FAIL and record.check == "class":
+        return "NaN or inf"
     if record.verdict in (Verdict.PASS, Verdict.FAIL):
         return "" if record.tightness is None else ratio(record.tightness, 2)
     return ""

@@ -22,8 +22,8 @@ from verify.report.words import (
 )
 
 TEMPLATE = """
-<div class="banner {{ 'good' if good else 'bad' }}" role="status">
-<p class="headline">{{ '✓' if good else '✗' }} {{ headline }}</p>
+<div class="banner {{ css }}" role="status">
+<p class="headline">{{ '✗' if css == 'bad' else '⚑' if css == 'known' else '✓' }} {{ headline }}</p>
 <p>{{ detail }}</p>
 {% if surprises %}<ul>{% for title, text in surprises %}
 <li><strong>{{ title }}</strong>: {{ text }}</li>{% endfor %}</ul>{% endif %}
@@ -46,7 +46,7 @@ def headline(certificates: Sequence[Certificate]) -> tuple[bool, str, str]:
         return False, "Nothing is certified", "No certificate was given."
     surprises = [c for c in certificates if not facts.as_expected(c)]
     counts = Counter(facts.status(c).word for c in certificates)
-    found = sum("refuted" in c.kernel for c in certificates)
+    found = _found(certificates)
     meant = sum(c.expected == "fail" for c in certificates) - found
     told = ", ".join(f"{n} {w}" for w, n in counts.most_common())
     detail = f"{plural(len(certificates), 'certificate')} (a kernel in a format): {told}."
@@ -58,7 +58,9 @@ def headline(certificates: Sequence[Certificate]) -> tuple[bool, str, str]:
         some = plural(len(surprises), "verdict is", "verdicts are")
         return False, f"{some} not as expected", detail
     if found:
-        return True, "Every kernel is certified but for known findings", detail
+        right = len(certificates) - found - meant
+        head = f"{right} of {len(certificates)} as declared; {found} refuted, as known"
+        return True, head, detail
     if meant == len(certificates):
         return True, "Every kernel is refuted, as it must be", detail
     if meant:
@@ -68,6 +70,11 @@ def headline(certificates: Sequence[Certificate]) -> tuple[bool, str, str]:
             detail,
         )
     return True, "Every kernel is certified", detail
+
+
+def _found(certificates: Sequence[Certificate]) -> int:
+    """How many certificates hold a refutation that is known and published."""
+    return sum("refuted" in c.kernel for c in certificates)
 
 
 def surprise(certificate: Certificate) -> str:
@@ -99,7 +106,7 @@ def _glance(key: tuple[str, str], certificates: Sequence[Certificate]) -> str:
     for name, found in kernels.items():
         cells = [_verdicts([c for c in found if c.format == f]) for f in formats]
         rows.append([Cell(name, heads_row=True), *cells, Cell(_why(found), css="why")])
-    columns = [Column("Kernel"), *map(Column, formats), Column("Why")]
+    columns = [Column("Kernel"), *map(Column, formats), Column("What it is, or why not")]
     return table(
         f"Verdicts: {facts.group_title(key)}", columns, rows, filterable=False, css="glance"
     )
@@ -125,9 +132,11 @@ def _why(certificates: Sequence[Certificate]) -> str:
         return str(certificates[0].kernel.get("summary", ""))
     order = list(Verdict)
     chosen = min(troubled, key=lambda c: order.index(c.verdict))
-    if "refuted" in chosen.kernel:
-        return f"{chosen.format}, {chosen.kernel['refuted']}"
-    return f"{chosen.format}, {cause(chosen)}"
+    reason = chosen.kernel.get("refuted")
+    if reason is not None:
+        same = [c.format for c in troubled if c.kernel.get("refuted") == reason]
+        return f"{', '.join(same)}: {reason}"
+    return f"{chosen.format}: {cause(chosen)}"
 
 
 def _html(certificates: Sequence[Certificate]) -> str:
@@ -139,7 +148,7 @@ def _html(certificates: Sequence[Certificate]) -> str:
     ]
     return render(
         TEMPLATE,
-        good=good,
+        css="bad" if not good else "known" if _found(certificates) else "good",
         headline=head,
         detail=detail,
         surprises=surprises,
