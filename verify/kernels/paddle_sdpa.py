@@ -2,8 +2,8 @@
 
 Read in paddlepaddle 3.3.1, paddle/nn/functional/flash_attention.py, `_math_attention` (the only
 backend on a CPU): q times the scale, QK^T, softmax (see `paddle_softmax`), PV.  A boolean mask
-becomes 0 or -inf; a row whose keys are all removed is NaN.  `is_causal` has the top-left corner
-(`triu` with diagonal 1).
+becomes 0 or -inf; a row whose keys are all removed is NaN or the mean of V, by the number of keys:
+nothing is declared of it.  `is_causal` has the top-left corner (`triu` with diagonal 1).
 
 The documentation defines softmax(Q K^T / sqrt(d)) V and a mask of "positions that take part in
 attention": so a removed key has no weight.
@@ -50,7 +50,7 @@ def model() -> dict[str, Any]:
     devices=("cpu",),
     model={"fp32": model()},
     corner="top-left",
-    empty_row="nan",
+    empty_row="any",
     masked_nonfinite="leaks",
     without=("empty",),
     unavailable=missing,

@@ -4,7 +4,8 @@ The documentation defines softmax as exp(x_i) / sum exp(x_j) and log_softmax as 
 without exceptions; that is what is declared.  Read in paddlepaddle 3.3.1 (headers in the wheel):
 
 softmax       paddle/phi/kernels/funcs/softmax_impl.h: x - m, never below -64 (`ValueClip`), exp,
-              sum, the product with its inverse.  This limit is not documented.
+              sum, the product with its inverse.  This limit is not documented.  With AVX it is
+              max_ps (cpu_vec.h), by which NaN too becomes -64.
 log_softmax   paddle/phi/kernels/cpu/log_softmax_kernel.cc: the same, and the difference from the
               logarithm of the sum.
 logsumexp     paddle/phi/kernels/impl/logsumexp_kernel_impl.h: m + log sum exp(x - m).
@@ -42,7 +43,10 @@ SHARED: dict[str, Any] = {
     name="paddle-softmax",
     operation="softmax",
     summary="paddle.nn.functional.softmax",
-    refuted={"fp32": "x - max is never below -64: no probability is below exp(-64) of the largest"},
+    refuted={
+        "fp32": "x - max is never below -64, NaN included: a row with a NaN gives 1/n each where n "
+        "is a multiple of 8, and no probability is below exp(-64) of the largest"
+    },
     **SHARED,
 )
 def softmax(x: Tensor) -> Tensor:

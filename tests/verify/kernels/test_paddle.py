@@ -39,6 +39,15 @@ def test_no_score_is_further_than_64_below_the_largest() -> None:
     assert torch.log_softmax(x, -1).tolist() == [[0.0, -200.0]]
 
 
+@pytest.mark.parametrize(("n", "hidden"), [(7, False), (8, True), (48, True)])
+def test_softmax_hides_a_nan_where_the_length_is_a_multiple_of_8(n: int, hidden: bool) -> None:
+    """The finding: reports/findings/paddle-softmax.md."""
+    x = torch.zeros(1, n)
+    x[0, 0] = math.nan
+    got = find("paddle-softmax")[0](x)
+    assert got.isfinite().all() if hidden else got.isnan().all()
+
+
 def test_a_causal_key_with_a_high_score_wins() -> None:
     """The finding: `is_causal` adds -1e4 (reports/findings/paddle-sdpa.md)."""
     q = torch.ones(1, 1, 1, 1)
