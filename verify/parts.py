@@ -62,25 +62,38 @@ def parts_of(
     return parts
 
 
-def _reached(name: str, rows: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Elements of a gradient that unspecified rows (batch, heads, n_q) reach: dQ of the row, dK and
-    dV of its kv head, and all of what is shared by heads or batches."""
+def reached(name: str, truth: Truth, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """
+    Elements of a gradient that the unspecified rows of a truth reach.
+
+    Shapes      shape: that of the gradient; rows (batch, heads, n_q).
+    Definition  dq: the row.  dk: every key of its kv head, as dS of the whole row may be NaN.  dv:
+                likewise, but only of rows whose P may be NaN: dV = P^T dO reads no value.  dbias:
+                the elements into which the row is summed; dsinks: its head.
+    Source      docs/theory/bounds.md, section 14.6.
+    """
+    rows = truth.unspecified_p if name == "dv" else truth.unspecified
+    if rows is None:
+        return np.zeros(shape, np.bool_)
     if name == "dq":
         return np.broadcast_to(rows[..., None], shape)
     if name in ("dk", "dv"):
         batch, kv_heads = shape[:2]
         grouped = np.asarray(rows.reshape(batch, kv_heads, -1).any(axis=2))
         return np.broadcast_to(grouped[..., None, None], shape)
-    return np.full(shape, bool(rows.any()))
+    if name == "dsinks":
+        return np.asarray(rows.any(axis=(0, 2)))
+    aligned = (1,) * (4 - len(shape)) + shape
+    shared = tuple(axis for axis in range(3) if aligned[axis] == 1)
+    found = np.asarray(rows.any(axis=shared, keepdims=True))[..., None]
+    return np.broadcast_to(found, aligned).reshape(shape)
 
 
 def _gradient(name: str, output: Output, truth: Truth, limit: Bound, shifted: bool) -> Part:
     """A gradient; a missing shift excuses nothing (see `output_limits`)."""
     bound = limit.others.get(name, limit)
     excused = bound.flagged if shifted else np.zeros_like(bound.flagged)
-    ignored = np.zeros_like(bound.flagged)
-    if truth.unspecified is not None:
-        ignored |= _reached(name, truth.unspecified, ignored.shape)
+    ignored = reached(name, truth, bound.flagged.shape)
     signal = truth.magnitudes.get(name)
     limits = Limits(bound.total, bound.probable, bound.flagged, excused, ignored, signal)
     return Part(name, output, truth.gradients[name], limits, bound)

@@ -46,7 +46,8 @@ class Truth:
     gradients, magnitudes   of a backward operation: all gradients by name (`output` is the first),
                    and the sums of their absolute terms
     unspecified    rows about which the kernel declares nothing: anything is accepted there;
-                   unspecified_lse the same for the log-sum-exp
+                   unspecified_lse the same for the log-sum-exp; unspecified_p, of a gradient, those
+                   of them whose probabilities may not be finite
     """
 
     output: Enclosure
@@ -54,6 +55,7 @@ class Truth:
     magnitude: Array | None = None
     unspecified: NDArray[np.bool_] | None = None
     unspecified_lse: NDArray[np.bool_] | None = None
+    unspecified_p: NDArray[np.bool_] | None = None
     gradients: Mapping[str, Enclosure] = field(default_factory=dict)
     magnitudes: Mapping[str, Array] = field(default_factory=dict)
 
@@ -120,7 +122,8 @@ class Oracle:
         if declared.empty_row == "any":
             rows |= self.decomposition(operation, inputs).empty
         if declared.masked_nonfinite == "leaks":
-            rows |= _hidden_nonfinite(self.decomposition(operation, inputs).removed, inputs)
+            removed = self.decomposition(operation, inputs).removed
+            rows |= _hidden_nonfinite(removed, inputs, "k", "v")
             rows |= self._hidden_overflow(operation, inputs)
         return rows
 
@@ -154,16 +157,23 @@ class Oracle:
         self, found: Truth, operation: Operation, inputs: Inputs, declared: Declaration
     ) -> Truth:
         """Rows that a declaration takes out: those that see nothing of a NaN, an infinity, or of a
-        product that overflows, which the kernel declares may leak from under a mask."""
+        product that overflows, which the kernel declares may leak from under a mask.
+
+        A removed key leaks by its score (k not finite, or q k overflows: P of the row may be NaN)
+        or by its value (v not finite, or dO v overflows: dP and dS may be NaN, but P is untouched).
+        Source      docs/theory/bounds.md, section 14.6.
+        """
         if not operation.is_attention or declared.masked_nonfinite != "leaks":
             return found
         removed = self.decomposition(operation, inputs).removed
-        rows = _hidden_nonfinite(removed, inputs) | self._hidden_overflow(operation, inputs)
+        by_score = _hidden_nonfinite(removed, inputs, "k")
+        by_score |= self._hidden_overflow(operation, inputs)
+        rows = by_score | _hidden_nonfinite(removed, inputs, "v")
         with np.errstate(invalid="ignore", over="ignore"):
             v = np.repeat(np.abs(inputs["v"].values), removed.shape[1] // inputs["v"].shape[1], 1)
             size = np.abs(inputs["do"].values) @ v.swapaxes(2, 3)
         rows |= np.asarray((removed & ~(size <= BINARY32.largest / 2)).any(axis=-1))
-        return replace(found, unspecified=rows)
+        return replace(found, unspecified=rows, unspecified_p=by_score)
 
     def _gradients(self, operation: Operation, inputs: Inputs) -> Truth:
         def compute() -> Truth:
@@ -350,10 +360,10 @@ def _empty_lse(lse: Enclosure, empty: NDArray[np.bool_], declared: str) -> Enclo
     )
 
 
-def _hidden_nonfinite(removed: NDArray[np.bool_], inputs: Inputs) -> NDArray[np.bool_]:
-    """Rows (batch, heads, n_q) with a removed key whose k or v is not finite."""
-    k, v = inputs["k"].values, inputs["v"].values
-    bad = ~(np.isfinite(k).all(axis=-1) & np.isfinite(v).all(axis=-1))
+def _hidden_nonfinite(removed: NDArray[np.bool_], inputs: Inputs, *names: str) -> NDArray[np.bool_]:
+    """Rows (batch, heads, n_q) with a removed key whose k or v (`names`) is not finite."""
+    finite = [np.isfinite(inputs[name].values).all(axis=-1) for name in names]
+    bad = ~np.logical_and.reduce(finite)
     per_head = np.repeat(bad, removed.shape[1] // max(bad.shape[1], 1), axis=1)
     return np.asarray((removed & per_head[:, :, None, :]).any(axis=-1))
 

@@ -62,3 +62,22 @@ def test_loss_is_the_negative_of_both_parts() -> None:
     )
     require_overlap(loss, negative, "loss")
     assert (np.abs(loss.lo) > loss.radius).any()
+
+
+@pytest.mark.parametrize("bad", [np.nan, BINARY32.largest])
+def test_a_removed_value_takes_no_probability_out(bad: float) -> None:
+    """Two causal queries; the second key is removed from the first row.  By its value it may leak
+    into dS of that row, by its key into P as well."""
+    column = (1, 1, 2, 1)
+    for k, v, by_score in (([1.0, bad], [1.0, 1.0], True), ([1.0, 1.0], [1.0, bad], False)):
+        tensors = {
+            name: Tensor.rounded(BINARY32, np.reshape(values, column))
+            for name, values in {"q": [2.0, 2.0], "k": k, "v": v, "do": [2.0, 2.0]}.items()
+        }
+        operation = Operation("attention_backward", scale=2.0**-100, causal=True)
+        found = Oracle(audit=0).truth(operation, Inputs(tensors), LEAKS)
+        assert found.unspecified is not None
+        assert found.unspecified_p is not None
+        assert found.unspecified[0, 0].tolist() == [True, False]
+        assert found.unspecified_p[0, 0].tolist() == [by_score, False]
+        assert Oracle(audit=0).truth(operation, Inputs(tensors), HOLDS).unspecified is None

@@ -71,7 +71,9 @@ def attention_backward_bound_of_models(
 class _Piece:
     """Slabs of whole rows under one model: everything that the gradients are made of.
 
-    do      (slabs, rows, d_v); group: query heads of a kv head; flags (slabs, rows, 1) by name
+    do      (slabs, rows, d_v), 0 where it is not finite (`broken_do`); group: query heads of a kv
+            head; flags (slabs, rows, 1) by name, p_flags those that concern P: all that dV = P^T dO
+            depends on
     """
 
     rows: Rows
@@ -79,8 +81,10 @@ class _Piece:
     p: BackwardP
     ds: ScoreGradients
     do: Array
+    broken_do: Booleans
     group: int
     flags: dict[str, Booleans]
+    p_flags: dict[str, Booleans]
 
     @classmethod
     def of(
@@ -95,10 +99,13 @@ class _Piece:
         kv_heads = inputs["k"].shape[1]
         group = inputs["q"].shape[1] // max(kv_heads, 1)
         slabs = inputs["k"].shape[0] * kv_heads
-        folded = do.reshape(slabs, -1, do.shape[3])[at]
+        given = do.reshape(slabs, -1, do.shape[3])[at]
+        broken = ~np.isfinite(given)
+        folded = np.where(broken, 0.0, given)
         p = backward_p(rows, variant, forward)
         ds = score_gradients(rows, variant, forward, p, folded)
-        return cls(rows, variant, p, ds, folded, group, _flags(rows, forward, ds))
+        flags, p_flags = _flags(rows, forward, ds, broken), _p_flags(rows, forward, p)
+        return cls(rows, variant, p, ds, folded, broken, group, flags, p_flags)
 
     @property
     def keys(self) -> slice:
@@ -110,15 +117,32 @@ class _Piece:
         return x.reshape(x.shape[0], self.group, -1, *x.shape[2:])
 
 
-def _flags(rows: Rows, forward: RowsBound, ds: ScoreGradients) -> dict[str, Booleans]:
+def _flags(
+    rows: Rows, forward: RowsBound, ds: ScoreGradients, broken_do: Booleans
+) -> dict[str, Booleans]:
     """All flags per row (slabs, rows, 1): of the forward pass, of dS, and of the inputs."""
     flags = forward.row_flags | {
         name: flag.any(axis=2, keepdims=True) for name, flag in forward.flags.items()
     }
-    broken = rows.broken_rows
+    broken = rows.broken_rows | broken_do.any(axis=2, keepdims=True)
     if rows.broken_values is not None:
         broken = broken | rows.broken_values.any(axis=2, keepdims=True)
-    flags = flags | ds.flags | {"undefined": broken, "undecomposed": ~rows.known}
+    known = {name: np.asarray(flag) for name, flag in flags.items()}
+    return _of_rows(rows, known | ds.flags, broken)
+
+
+def _p_flags(rows: Rows, forward: RowsBound, p: BackwardP) -> dict[str, Booleans]:
+    """The flags that concern P, and with it dV, which reads neither the values nor the output:
+    those of the forward pass but for the accumulator of P V (O7) and the output (O9), and of P."""
+    flags = forward.row_flags | {
+        name: flag.any(axis=2, keepdims=True) for name, flag in forward.flags.items()
+    }
+    kept = {name: np.asarray(flag) for name, flag in flags.items() if name not in ("O7", "O9")}
+    return _of_rows(rows, kept | p.flags, rows.broken_rows)
+
+
+def _of_rows(rows: Rows, flags: dict[str, Booleans], broken: Booleans) -> dict[str, Booleans]:
+    flags = flags | {"undefined": broken, "undecomposed": ~rows.known}
     return {
         name: np.broadcast_to(flag, rows.empty.shape) & ~rows.empty for name, flag in flags.items()
     }
@@ -158,7 +182,7 @@ def _dk(piece: _Piece) -> Bound:
         by_d=_over_queries(piece, ds.by_d, q),
     )
     exact = _over_queries(piece, ds.capped, piece.rows.q).sum(axis=1)
-    return _of_keys(piece, terms, np.abs(exact), piece.rows.scale)
+    return _of_keys(piece, terms, np.abs(exact), piece.rows.scale, _seen(piece, piece.flags))
 
 
 def _dv(piece: _Piece) -> Bound:
@@ -175,10 +199,26 @@ def _dv(piece: _Piece) -> Bound:
         by_d=np.zeros(1),
     )
     exact = _over_queries(piece, rows.p, piece.do).sum(axis=1)
-    return _of_keys(piece, terms, np.abs(exact), None)
+    flags = _seen(piece, piece.p_flags)
+    live = rows.live[..., piece.keys].astype(np.float64)
+    columns = np.swapaxes(live, 1, 2) @ piece.broken_do.astype(np.float64) > 0
+    flags["undefined"] = flags["undefined"] | columns
+    return _of_keys(piece, terms, np.abs(exact), None, flags)
 
 
-def _of_keys(piece: _Piece, terms: Terms, value: Array, scale: float | None) -> Bound:
+def _seen(piece: _Piece, flags: Mapping[str, Booleans]) -> dict[str, Booleans]:
+    """Flags of rows as flags of the keys that these rows see, (slabs, n_k, 1)."""
+    seen = piece.rows.live[..., piece.keys]
+    return {name: np.any(flag & seen, axis=1)[..., None] for name, flag in flags.items()}
+
+
+def _of_keys(
+    piece: _Piece,
+    terms: Terms,
+    value: Array,
+    scale: float | None,
+    flags: Mapping[str, Booleans],
+) -> Bound:
     """dK or dV: the sums of the heads, added for each kv head (value: the exact result)."""
     model = piece.variant.model
     live = piece.by_head(piece.rows.live[..., piece.keys])
@@ -194,10 +234,6 @@ def _of_keys(piece: _Piece, terms: Terms, value: Array, scale: float | None) -> 
     else:
         each = summed(terms, model, count, n_q, scale=scale, chunk=0, operands=operands)
         found = each.rounded_to(model.group_format).added(piece.group, model.group_format, value)
-    seen = piece.rows.live[..., piece.keys]
-    flags: dict[str, Booleans] = {
-        name: np.any(flag & seen, axis=1)[..., None] for name, flag in piece.flags.items()
-    }
     return finished(found, model, flags)
 
 

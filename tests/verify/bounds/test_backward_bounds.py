@@ -173,3 +173,18 @@ def test_rows_without_keys_have_no_gradient() -> None:
     limit = bounds_of(p, upstream(p, "bf16", "normal"), MODELS["bf16"])["dq"]
     assert not limit.flagged[0, 0, 0].any()
     assert (limit.total[0, 0, 0] <= 2.0**-100).all()
+
+
+def test_a_value_or_output_that_is_not_finite_leaves_dv_in_scope() -> None:
+    """dV = P^T dO: a NaN in v, or an output beyond its format, is no excuse for it; a NaN in dO is
+    one in its column, of the keys that its row sees."""
+    p = problem("normal", SHAPE, "bf16")
+    do = upstream(p, "bf16", "normal")
+    broken = replace(p, v=np.where(np.arange(p.v.size).reshape(p.v.shape) == 9, np.nan, p.v))
+    limits = bounds_of(broken, do, MODELS["bf16"])
+    for name, limit in limits.items():
+        assert limit.flagged.any() == (name != "dv"), name
+    do[3, 2] = np.nan
+    flagged = bounds_of(p, do, MODELS["bf16"])["dv"].flagged[0, 0]
+    assert flagged[p.visible[3]][:, 2].all()
+    assert not np.delete(flagged, 2, axis=1).any()
