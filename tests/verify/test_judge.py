@@ -56,6 +56,21 @@ def test_bound_inside_the_error_interval_is_inconclusive() -> None:
     assert found.counts["inconclusive"] == 1
 
 
+def test_bound_just_below_the_end_of_the_error_is_inconclusive() -> None:
+    """However little is missing."""
+    found = verdict([1.25], enclosure([1.0], radius=1e-9), 0.25)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert verdict([1.25], enclosure([1.0], radius=1e-9), 0.25 + 2e-9).verdict is Verdict.PASS
+
+
+def test_overflow_excuses_nothing_where_the_truth_is_nan() -> None:
+    """A flag speaks of a finite truth; a NaN that is missing is missing."""
+    found = verdict([1.0], enclosure([np.nan], classes=NAN), 1.0, flagged=True, excused=True)
+    assert (found.verdict, found.check) == (Verdict.FAIL, "class")
+    found = verdict([np.inf], enclosure([np.nan], classes=NAN), 1.0, flagged=True, excused=True)
+    assert found.verdict is Verdict.FAIL
+
+
 def test_infinite_radius_is_inconclusive() -> None:
     """Where the oracle knows nothing, no verdict is given."""
     assert verdict([1.0], enclosure([1.0], radius=np.inf), 10.0).verdict is Verdict.INCONCLUSIVE
@@ -111,6 +126,12 @@ def test_bound_above_the_signal_is_vacuous_not_a_pass() -> None:
     found = verdict([0.0], enclosure([0.5]), 1.0, signal=0.75)
     assert found.verdict is Verdict.OUT_OF_SCOPE
     assert found.vacuous
+
+
+def test_bound_equal_to_the_signal_is_vacuous_and_an_exact_zero_is_not() -> None:
+    """Zeros would pass the first; of the second, zero is what is asked for."""
+    assert verdict([0.5], enclosure([1.0]), 1.0, signal=1.0).verdict is Verdict.OUT_OF_SCOPE
+    assert verdict([0.0], enclosure([0.0]), 0.0, signal=0.0).verdict is Verdict.PASS
 
 
 def test_error_beyond_a_vacuous_bound_still_fails() -> None:

@@ -65,3 +65,16 @@ def row_shift(block: int = 16) -> Kernel:
     return RowShift(block=block).kernel(
         deterministic=True, one_key_exact=True, without=("return_lse",)
     )
+
+
+class BaseTwo(Online):
+    """The log-sum-exp over ln 2."""
+
+    def log_sum_exp(self, m: Tensor, l: Tensor) -> Tensor:  # noqa: E741
+        return super().log_sum_exp(m, l) / math.log(2)
+
+
+@right("base-two", "log-sum-exp in base 2, as declared")
+def base_two(block: int = 16) -> Kernel:
+    """Two roundings more: of ln 2, and of the quotient."""
+    return BaseTwo(block=block).kernel(deterministic=True, one_key_exact=True, lse_base="2")
