@@ -55,6 +55,8 @@ def test_the_banner_is_not_green_where_a_finding_is_known() -> None:
     )
     assert 'class="banner known"' in page
     assert "fp16, bf16: no shift" in page
+    assert verdict.SECTION.markdown is not None
+    assert verdict.SECTION.markdown([_finding("fp16")]).startswith("## ⚠️")
 
 
 def test_the_title_names_the_library_that_all_kernels_belong_to() -> None:

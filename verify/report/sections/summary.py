@@ -11,7 +11,7 @@ from verify.report.markdown import escape, row
 from verify.report.section import Section
 from verify.report.table import Cell, Column, quantity, table, verdict
 from verify.report.template import render
-from verify.report.words import number, ratio
+from verify.report.words import number, plural, ratio
 
 COLUMNS = (
     Column("Kernel and format"),
@@ -106,7 +106,7 @@ def _markdown(certificates: Sequence[Certificate]) -> str:
             facts.expectation(certificate),
             escape(grade),
             "NaN or infinite" if lost else ratio(facts.largest_tightness(certificate)),
-            f"lost in {lost} cases" if lost else ulps,
+            f"lost in {plural(lost, 'case')}" if lost else ulps,
             f"{facts.run(certificate)} of {certificate.planned}",
             str(len(certificate.skipped)),
         ]

@@ -162,7 +162,8 @@ def _html(certificates: Sequence[Certificate]) -> str:
 def _markdown(certificates: Sequence[Certificate]) -> str:
     good, head, detail = headline(certificates)
     told = [detail, *(f"{', '.join(t)}: {way.meaning}." for way, t in facts.ways(certificates))]
-    return f"## {'✅' if good else '❌'} attncert: {escape(head)}\n\n{escape(' '.join(told))}"
+    symbol = "❌" if not good else "⚠️" if _found(certificates) else "✅"
+    return f"## {symbol} attncert: {escape(head)}\n\n{escape(' '.join(told))}"
 
 
 SECTION = Section(10, "Verdict", _html, _markdown)
