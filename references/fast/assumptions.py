@@ -46,8 +46,10 @@ _PROBE = np.array([1.0, 2.0**-30, 2.0**-60, 2.0**-1074])
 def arithmetic() -> str | None:
     """What float64 arithmetic lacks in this thread, or None."""
     failures = arithmetic_failures(_PROBE)
+    if failures == 0:
+        return None
     lacking = [name for bit, name in enumerate(_NAMES) if failures >> bit & 1]
-    return f"float64 arithmetic lacks {', '.join(lacking)}" if failures else None
+    return f"float64 arithmetic lacks {', '.join(lacking)}"
 
 
 def products() -> str | None:

@@ -17,7 +17,7 @@ from references.fast import compiled
 from references.fast.compiled import Flags, Indices
 from references.fast.exponential import exponentials
 from references.fast.prepared import CHUNK, GROUP, PANEL, QUERY_BITS, Keys, Values
-from references.fast.quotient import ABOVE, Averages, Result, Shift, U, finish
+from references.fast.quotient import ABOVE, Averages, Result, Shift, finish, score_errors
 from references.fast.slicing import Cut, cut_queries
 from references.fast.weights import conceal, cut_weights, differences, gather, maxima
 
@@ -167,28 +167,11 @@ def products(queries: Slices, keys: Keys, view: View, use: str = "") -> tuple[Ar
     n, inside = keys.cut.head.shape[0], slice(view.j0, view.j1)
     g = scratch(f"{use}g", n, queries.slices.shape[1])
     np.matmul(keys.cut.head[inside], queries.slices, out=g[inside])
+    if queries.left_rows.size == 0:
+        return g, _NONE
     left = scratch(f"{use}left", n, queries.left.shape[1])
-    if left.size:
-        np.matmul(keys.cut.head[inside], queries.left, out=left[inside])
+    np.matmul(keys.cut.head[inside], queries.left, out=left[inside])
     return g, left
-
-
-def score_errors(
-    size: Array, left_rows: Indices, left_sums: Array, keys: Keys
-) -> tuple[Array, Array]:
-    """Per row: the error of y that no shift removes, and how far the row maximum may be too low.
-
-    Shapes      size: (r,); left_rows, left_sums: (kept,), as `cut_queries` gives them.
-    Source      docs/theory/fast-oracle.md, part 2.
-    """
-    narrower, (tails, rests) = 2.0**-keys.bits, keys.rounded
-    reach = narrower * keys.whole + keys.rest
-    error = size * ((U * (tails + narrower * rests) + 2.0**-99 * reach) * ABOVE)
-    unseen = size * ((keys.rest + 2.0**-52 * reach) * ABOVE)
-    if left_sums.size:
-        error[left_rows] += U * left_sums * keys.biggest
-        unseen[left_rows] += left_sums * keys.biggest
-    return error, unseen
 
 
 def absolute_errors(queries: Slices, keys: Keys) -> tuple[Array, Array]:
@@ -294,7 +277,7 @@ def _averages(scores: Scores, values: Values, view: View, slices: int) -> Averag
         scratch("N", d, rows), scratch("N low", d, rows), scratch("A", d, rows), np.zeros((7, rows))
     )  # fmt: skip
     for part in total[:3]:
-        part[:] = 0.0
+        part.fill(0.0)
     h, e, ph, pl = (scratch(name, PANEL * CHUNK * rows) for name in ("h", "e", "ph", "pl"))
     first, stop = view.common
     for j0, j1 in view.panels():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from references.enclosure import Array
-from references.fast.block import STATIC, Extras, Rules, general_kernels, score_errors
+from references.fast.block import STATIC, Extras, Rules, general_kernels
 from references.fast.compiled import Indices
 from references.fast.device_pairs import (
     Exponential,
@@ -27,7 +27,7 @@ from references.fast.device_pairs import (
     two_sum,
 )
 from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
-from references.fast.quotient import ABOVE, Averages, Result, Shift, finish
+from references.fast.quotient import ABOVE, Averages, Result, Shift, finish, score_errors
 from references.fast.slicing import Cut, cut_queries
 from references.fast.weights import REMOVED
 

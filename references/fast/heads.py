@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from concurrent.futures import Executor
+from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from references.fast.prepared import (
 )
 from references.fast.quotient import Result
 from references.fast.scale import double_double
-from references.fast.threads import each, one_blas_thread
+from references.fast.threads import both, each, one_blas_thread, pool, while_it_pays
 
 BLOCK = 64  # rows at a time: the width of the vector loops
 SLICES = {FAST: 3, FAST_PLUS: 4}
@@ -43,8 +43,7 @@ KEEP_SCRATCH = 4096  # keys; above, memory of the block is given back after the 
 Head = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class _Share:
+class _Share(NamedTuple):
     """What the query heads of one kv head share; values that are not finite are taken as 0."""
 
     keys: Keys
@@ -63,30 +62,46 @@ def _engine(device: str) -> Any:
     return Engine(device)
 
 
-def _unknown(shape: tuple[int, ...], rows: tuple[int, ...]) -> Enclosure:
-    return Enclosure(
-        np.zeros(shape), np.zeros(shape), np.full(shape, np.inf),
-        np.full(shape, FINITE, np.uint8), np.full(rows, FAST, np.uint8),
-    )  # fmt: skip
+class _Words(NamedTuple):
+    """The truth of a call, and the arrays that its numbers are views of.
+
+    Shapes      output: (4, batch, heads, n_q, d_v) = hi, lo, radius, magnitude;
+                lse: (3, batch, heads, n_q) = hi, lo, radius.
+    """
+
+    truth: AttentionTruth
+    output: Array
+    lse: Array
+
+
+def _unknown(rows: tuple[int, int, int], d: int) -> _Words:
+    """Radius inf everywhere."""
+    output, lse = np.zeros((4, *rows, d)), np.zeros((3, *rows))
+    output[2:].fill(np.inf)
+    output[3].fill(np.nan)
+    lse[2].fill(np.inf)
+    parts = []
+    for words in (output, lse):
+        classes, tier = np.empty(words.shape[1:], np.uint8), np.empty(rows, np.uint8)
+        classes.fill(FINITE)
+        tier.fill(FAST)
+        parts.append(Enclosure(words[0], words[1], words[2], classes, tier))
+    return _Words(AttentionTruth(parts[0], parts[1], output[3]), output, lse)
 
 
 def attention(
     call: Call, request: float, threads: int, device: str | None = None
 ) -> AttentionTruth:
     """The truth of a checked call; see `references.fast.attention`."""
-    rows = call.q.shape[:3]
-    truth = AttentionTruth(
-        _unknown((*rows, call.v.shape[3]), rows), _unknown(rows, rows),
-        np.full((*rows, call.v.shape[3]), np.nan),
-    )  # fmt: skip
-    left = np.ones(rows, np.bool_)
+    words, left = _unknown(call.q.shape[:3], call.v.shape[3]), np.ones(call.q.shape[:3], np.bool_)
     if call.inside:
-        with one_blas_thread():
-            _Run(call, request, threads, truth, left, device).fast()
+        threads = threads if device is None else 1
+        with one_blas_thread(), pool(threads) as workers:
+            _Run(call, request, words, left, device).fast(threads, workers)
         if call.k.shape[2] > KEEP_SCRATCH:
             scratch.clear()
-    _by_arb(call, request, truth, left)
-    return truth
+    _by_arb(call, request, words.truth, left)
+    return words.truth
 
 
 def rules_of(call: Call, request: float) -> tuple[Rules, float]:
@@ -116,34 +131,35 @@ class _Run:
         self,
         call: Call,
         request: float,
-        threads: int,
-        truth: AttentionTruth,
+        words: _Words,
         left: Booleans,
         device: str | None,
     ) -> None:
-        self.call, self.truth, self.left = call, truth, left
-        self.threads = threads if device is None else 1
+        self.call, self.truth, self.words, self.left = call, words.truth, words, left
         self.engine = None if device is None else _engine(device)
         self.block = BLOCK if self.engine is None else self.engine.rows(call.k.shape[2])
         self.rules, self.sign = rules_of(call, request)
         self.sight = self.rules.first, self.rules.stop
 
-    def fast(self) -> None:
+    def fast(self, threads: int, workers: Executor | None) -> None:
         """Every head that has finite sinks."""
         pairs = list(product(range(self.call.k.shape[0]), range(self.call.k.shape[1])))
-        small = self.call.q.shape[2] * self.call.group <= 2 * BLOCK * self.threads
-        if small and len(pairs) >= self.threads:
-            each(lambda pair: self._share(pair, 1), pairs, self.threads)
+        small = self.call.q.shape[2] * self.call.group <= 2 * BLOCK * threads
+        if small and len(pairs) >= threads:
+            each(lambda pair: self._share(pair, None), pairs, workers)
         else:
             for pair in pairs:
-                self._share(pair, self.threads)
+                self._share(pair, workers)
 
-    def _share(self, pair: Head, threads: int) -> None:
+    def _share(self, pair: Head, workers: Executor | None) -> None:
         b, kv = pair
         k, v = self.call.k[b, kv], self.call.v[b, kv]
         _, fine_k, fine_v = self.call.finite
-        keys = prepare_keys(k if fine_k else np.where(np.isfinite(k), k, 0.0))
-        values = prepare_values(v if fine_v else np.where(np.isfinite(v), v, 0.0))
+        keys, values = both(
+            partial(prepare_keys, k if fine_k else np.where(np.isfinite(k), k, 0.0)),
+            partial(prepare_values, v if fine_v else np.where(np.isfinite(v), v, 0.0)),
+            workers,
+        )
         share = _Share(
             keys, values, None if self.engine is None else self.engine.move(keys, values),
             _NO_KEYS if fine_k else np.flatnonzero(~np.isfinite(k).all(axis=1)),
@@ -151,9 +167,9 @@ class _Run:
             _NO_KEYS if fine_v else np.flatnonzero(~np.isfinite(v).all(axis=1)),
         )  # fmt: skip
         for h in range(kv * self.call.group, (kv + 1) * self.call.group):
-            self._head((b, h), share, threads)
+            self._head((b, h), share, workers)
 
-    def _head(self, head: Head, share: _Share, threads: int) -> None:
+    def _head(self, head: Head, share: _Share, workers: Executor | None) -> None:
         extras = extras_of(self.call, head)
         if extras.sink is not None and not np.isfinite(extras.sink):
             return
@@ -161,7 +177,7 @@ class _Run:
         plain = np.ones(len(q), np.bool_)
         if not all(self.call.finite) or extras.bias is not None:
             plain = self._plain_rows(head, q, share, extras)
-        if not plain.all():
+        if np.count_nonzero(plain) < len(q):
             q = np.where(plain[:, None], q, 0.0)
             if extras.bias is not None:
                 extras = Extras(
@@ -169,13 +185,10 @@ class _Run:
                 )
         q = q if self.sign > 0 else -q
 
-        def work(tier: int, rows: Indices) -> None:
-            def one(block: slice | Indices) -> None:
-                self._put(head, block, tier, self._computed(q, share, extras, block, SLICES[tier]))
+        def computed(block: slice | Indices, tier: int) -> Result:
+            return self._computed(q, share, extras, block, SLICES[tier])
 
-            each(one, _blocks(rows, self.block), threads)
-
-        self._climb(head, np.flatnonzero(plain), work)
+        self._climb(head, np.flatnonzero(plain), computed, workers)
         if share.bad_values.size:
             self._special_columns(head, share, extras, plain & ~self.left[head])
 
@@ -190,32 +203,45 @@ class _Run:
         )
         return found
 
-    def _climb(self, head: Head, rows: Indices, work: Callable[[int, Indices], None]) -> None:
-        """The first block says whether three slices will do for the others."""
+    def _climb(
+        self,
+        head: Head,
+        rows: Indices,
+        computed: Callable[[slice | Indices, int], Result],
+        workers: Executor | None,
+    ) -> None:
+        """Three slices, then four for the rows that are left; the first block says whether three
+        will do for the others."""
         left = self.left[head]
-        work(FAST, rows[:BLOCK])
-        if rows.size > BLOCK and 2 * np.count_nonzero(left[rows[:BLOCK]]) <= BLOCK:
-            work(FAST, rows[BLOCK:])
-        if left.any():
-            work(FAST_PLUS, rows[left[rows]])
+        start = rows[:BLOCK]
+        blocks = [*_blocks(start, BLOCK), *_blocks(rows[BLOCK:], self.block)]
+        while_it_pays(
+            lambda block: computed(block, FAST),
+            lambda block, result: self._put(head, block, FAST, result),
+            blocks,
+            lambda: bool(2 * np.count_nonzero(left[start]) <= BLOCK),
+            workers,
+        )
+        if np.count_nonzero(left):
+            each(
+                lambda block: self._put(head, block, FAST_PLUS, computed(block, FAST_PLUS)),
+                _blocks(rows[left[rows]], self.block),
+                workers,
+            )
 
     def _put(self, head: Head, rows: slice | Indices, tier: int, result: Result) -> None:
         """Rows that are certified; the others keep radius inf."""
         keep, found, lse = rows, result.output, result.lse
-        good = result.certified | result.empty
-        if not good.all():
+        if not result.complete:
+            good = result.certified | result.empty
             keep, found, lse = self._numbers(rows)[good], found[:, good], lse[:, good]
-        output = self.truth.output
-        for place, source in zip((output.hi, output.lo, output.radius), found, strict=False):
-            place[head][keep] = source
-        self.truth.magnitude[head][keep] = found[3]
-        part = self.truth.lse
-        for place, source in zip((part.hi, part.lo, part.radius), lse, strict=True):
-            place[head][keep] = source
+        b, h = head
+        self.words.output[:, b, h, keep] = found
+        self.words.lse[:, b, h, keep] = lse
         if tier != FAST:
-            output.tier[head][keep] = part.tier[head][keep] = tier
+            self.truth.output.tier[b, h, keep] = self.truth.lse.tier[b, h, keep] = tier
         self.left[head][keep] = False
-        if result.empty.any():
+        if not result.complete and result.empty.any():
             self._put_empty(head, self._numbers(rows)[result.empty])
 
     def _numbers(self, rows: slice | Indices) -> Indices:
@@ -295,7 +321,7 @@ def _places(rows: Booleans, place: Booleans) -> tuple[Indices, Indices]:
 
 def _by_arb(call: Call, request: float, truth: AttentionTruth, left: Booleans) -> None:
     """The rows that are left, by ball arithmetic; a radius above the request becomes inf."""
-    if not left.any():
+    if np.count_nonzero(left) == 0:
         return
     rows = [(int(b), int(h), int(i)) for b, h, i in np.argwhere(left)]
     found = arb.attention(

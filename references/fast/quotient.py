@@ -12,7 +12,7 @@ from references.enclosure import Array
 from references.fast.compiled import Flags, Indices, fma, kernel
 from references.fast.doubledouble import fast_two_sum, multiply, two_sum
 from references.fast.exponential import DROPPED, exponentials
-from references.fast.prepared import CHUNK, GROUP, PANEL, Values
+from references.fast.prepared import CHUNK, GROUP, PANEL, Keys, Values
 from references.fast.slicing import ENTRIES, LARGEST, REST, SUM, TAIL, UNIT
 
 U = 2.0**-53
@@ -140,7 +140,7 @@ def averages(
         certified[i] = 1 if (missed[i] == 0.0) & (totals[VALID, i] == 1.0) else 0
 
 
-@kernel("void(f8[:,::1], f8[:,::1], f8[::1], f8, f8, f8, f8[:,::1], u1[::1])")
+@kernel("i8(f8[:,::1], f8[:,::1], f8[::1], f8, f8, f8, f8[:,::1], u1[::1])")
 def logarithms(
     totals: Array,
     inverses: Array,
@@ -150,9 +150,9 @@ def logarithms(
     request: float,
     lse: Array,
     certified: Flags,
-) -> None:
+) -> int:
     """
-    LSE = reference scale + ln l of a block of rows.
+    LSE = reference scale + ln l of a block of rows; returns how many rows are certified.
 
     Shapes      totals: (8, r) of `add_up`; inverses: (2, r) = exp of its last row, as hi and lo;
                 reference, certified: (r,); lse: (3, r) = hi, lo, radius.
@@ -162,6 +162,7 @@ def logarithms(
     Source      docs/theory/fast-oracle.md, part 6.
     """
     rows = reference.shape[0]
+    count = 0
     for i in range(rows):
         y = totals[LOGARITHM, i]
         ph, pl = multiply(totals[HIGH, i], totals[LOW, i], inverses[0, i], inverses[1, i])
@@ -179,6 +180,8 @@ def logarithms(
         lse[2, i] = radius if sound else math.inf
         if not (sound and radius <= request * max(1.0, abs(h))):
             certified[i] = 0
+        count += certified[i]
+    return count
 
 
 class Averages(NamedTuple):
@@ -208,13 +211,50 @@ class Result(NamedTuple):
     """One block of rows; output is memory that the thread's next block may write over.
 
     Shapes      output: (4, rows, d_v) = hi, lo, radius, magnitude; lse: (3, rows) = hi, lo, radius;
-                certified, empty: (rows,).
+                certified, empty: (rows,); complete: every row is certified.
     """
 
     output: Array
     lse: Array
     certified: NDArray[np.bool_]
     empty: NDArray[np.bool_]
+    complete: bool
+
+
+@kernel("void(f8[::1], i8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
+def _score_errors(
+    size: Array,
+    left_rows: Indices,
+    left_sums: Array,
+    biggest: float,
+    error_of_size: float,
+    unseen_of_size: float,
+    error: Array,
+    unseen: Array,
+) -> None:
+    for i in range(size.shape[0]):
+        error[i] = size[i] * error_of_size
+        unseen[i] = size[i] * unseen_of_size
+    for c in range(left_rows.shape[0]):
+        error[left_rows[c]] += U * left_sums[c] * biggest
+        unseen[left_rows[c]] += left_sums[c] * biggest
+
+
+def score_errors(
+    size: Array, left_rows: Indices, left_sums: Array, keys: Keys
+) -> tuple[Array, Array]:
+    """Per row: the error of y that no shift removes, and how far the row maximum may be too low.
+
+    Shapes      size: (r,); left_rows, left_sums: (kept,), as `cut_queries` gives them.
+    Source      docs/theory/fast-oracle.md, part 2.
+    """
+    narrower, (tails, rests) = 2.0**-keys.bits, keys.rounded
+    reach = narrower * keys.whole + keys.rest
+    of_size = (U * (tails + narrower * rests) + 2.0**-99 * reach) * ABOVE
+    unseen_of_size = (keys.rest + 2.0**-52 * reach) * ABOVE
+    error, unseen = np.empty(size.size), np.empty(size.size)
+    _score_errors(size, left_rows, left_sums, keys.biggest, of_size, unseen_of_size, error, unseen)
+    return error, unseen
 
 
 def finish(
@@ -243,8 +283,9 @@ def finish(
         chunks, values.bits, slices, request, room[0], output, certified,
     )  # fmt: skip
     exponentials(totals[LOGARITHM], nothing[0], room[1], room[2], rows)
-    logarithms(totals, room[1:], shift.reference, *shift.scale, request, lse, certified)
-    empty = shift.seen == 0
-    if shift.sinks is not None:
-        empty[:] = False
-    return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty)
+    count = logarithms(totals, room[1:], shift.reference, *shift.scale, request, lse, certified)
+    if count == rows or shift.sinks is not None:
+        empty = np.zeros(rows, np.bool_)
+    else:
+        empty = shift.seen == 0
+    return Result(output.transpose(0, 2, 1), lse, certified.view(np.bool_), empty, count == rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 Job = TypeVar("Job")
+Made = TypeVar("Made")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 
 @cache
@@ -33,12 +36,70 @@ def one_blas_thread() -> Iterator[None]:
             library.set_num_threads(count)
 
 
-def each(work: Callable[[Job], None], jobs: Iterable[Job], threads: int) -> None:
-    """Calls work for every job; the order and the thread make no difference to any result."""
+@contextmanager
+def pool(threads: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Threads for `each` and `both`; None for one."""
     if threads == 1:
+        yield None
+        return
+    with ThreadPoolExecutor(threads) as executor:
+        yield executor
+
+
+def each(work: Callable[[Job], None], jobs: Iterable[Job], threads: Executor | None) -> None:
+    """Calls work for every job, begun in this order; the thread makes no difference to a result."""
+    if threads is None:
         for job in jobs:
             work(job)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, jobs):
-            pass
+    for _ in threads.map(work, jobs):
+        pass
+
+
+def while_it_pays(
+    make: Callable[[Job], Made],
+    keep: Callable[[Job, Made], None],
+    jobs: list[Job],
+    pays: Callable[[], bool],
+    threads: Executor | None,
+) -> None:
+    """keep(job, make(job)) for the first job; if pays() then, for the others too.
+
+    With threads the others are begun without waiting for the first, but none is kept before it: the
+    same are kept for any number of threads.
+    """
+    if threads is None:
+        for place, job in enumerate(jobs):
+            if place == 1 and not pays():
+                return
+            keep(job, make(job))
+        return
+    verdict = Future[bool]()
+
+    def first(job: Job) -> None:
+        try:
+            keep(job, make(job))
+            verdict.set_result(pays())
+        except BaseException as error:
+            verdict.set_exception(error)
+            raise
+
+    def other(job: Job) -> None:
+        if not verdict.done() or verdict.result():
+            made = make(job)
+            if verdict.result():
+                keep(job, made)
+
+    begun = [threads.submit(other if place else first, job) for place, job in enumerate(jobs)]
+    for work in begun:
+        work.result()
+
+
+def both(
+    first: Callable[[], First], second: Callable[[], Second], threads: Executor | None
+) -> tuple[First, Second]:
+    """The results of two functions, at the same time where there are threads."""
+    if threads is None:
+        return first(), second()
+    other = threads.submit(second)
+    return first(), other.result()

@@ -181,6 +181,23 @@ def test_threads_and_blas_threads_do_not_change_a_bit() -> None:
             assert np.array_equal(getattr(first.lse, name), getattr(other.lse, name))
 
 
+@pytest.mark.parametrize("few", [range(64), range(64, 150)], ids=["first block", "others"])
+def test_tiers_do_not_depend_on_threads(few: range) -> None:
+    """Nor does what the first block's rows decide: whether three slices are tried for the others.
+
+    Rows whose weight lies on a key with a small value need four.
+    """
+    q, k, v = np.zeros((1, 1, 150, 1)), np.zeros((1, 1, 200, 1)), draw(3, (1, 1, 200, 1), "float16")
+    q[0, 0, few], k[..., 0, 0], v[..., 0, 0] = 14.0, 1.0, 2.0**-10
+    first = fast.attention(q, k, v)
+    assert set(first.output.tier[0, 0, few]) == {FAST_PLUS}
+    assert set(np.delete(first.output.tier[0, 0], few)) == {FAST_PLUS if few[0] == 0 else FAST}
+    for threads in (2, 3):
+        other = fast.attention(q, k, v, threads=threads)
+        for name in ("hi", "lo", "radius", "tier"):
+            assert np.array_equal(getattr(first.output, name), getattr(other.output, name))
+
+
 def test_blas_threads_are_what_they_were_after_a_call() -> None:
     """Also after a call that raises."""
     q = draw(1, (1, 1, 4, 4))
@@ -323,3 +340,20 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 600 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_head_of_16384_keys_runs_under_2_gib(dtype: str) -> None:
+    """n_q = n_k = 16384, d = 128: peak memory of the whole process, inputs and truth included."""
+    code = f"""
+import resource, numpy as np
+from references import fast
+r = np.random.default_rng(0)
+q, k, v = (r.standard_normal((1, 1, 16384, 128)).astype("{dtype}").astype(float) for _ in range(3))
+found = fast.attention(q, k, v, threads=2)
+assert (found.output.radius <= 2.0**-80 * found.magnitude).all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2 * 1024**2
