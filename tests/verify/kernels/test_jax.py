@@ -62,6 +62,15 @@ def test_tpu_flash_means_what_the_definition_says(n_k: int) -> None:
     assert (got - want).abs().max() <= 64 * 2**-24 * v.abs().max()
 
 
+def test_a_key_that_tpu_flash_removes_wins_with_a_high_score() -> None:
+    """The finding: reports/findings/jax-pallas-tpu-flash.md."""
+    pytest.importorskip("jax")
+    q, k = torch.ones(1, 1, 2, 1), torch.tensor([-2e38, 2e38]).reshape(1, 1, 2, 1)
+    v = torch.tensor([1.0, 2.0]).reshape(1, 1, 2, 1)
+    got = find("jax-pallas-tpu-flash")[0](q, k, v, scale=1.0, causal=True)
+    assert got[0, 0, 0].item() == 2.0
+
+
 def test_attention_under_jit_refuses_binary16_on_a_cpu() -> None:
     """The finding: reports/findings/jax-dot-product-attention.md; eager calls fall back."""
     jax = pytest.importorskip("jax")
