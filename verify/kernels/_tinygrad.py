@@ -24,8 +24,11 @@ def missing() -> str | None:
 
 
 def _tinygrad() -> Any:
-    """tinygrad with the CPU device, which has to be chosen before it is imported."""
-    os.environ["DEV"] = "CPU"
+    """tinygrad with the CPU device, which has to be chosen before it is imported.
+
+    It compiles in this process: by default it starts others, which does not pay for small kernels.
+    """
+    os.environ |= {"DEV": "CPU", "PARALLEL": "0"}
     import tinygrad
 
     return tinygrad
