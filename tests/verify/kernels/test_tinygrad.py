@@ -34,10 +34,11 @@ def test_declared_arithmetic_is_not_refuted(name: str, fmt: str) -> None:
 
 
 def test_products_of_bfloat16_are_rounded_to_it() -> None:
-    """What `convert` stands for: scores 1.0078125^2 = 1.01568... of 256 terms become 1.015625."""
-    x = torch.full((1, 1, 1, 256), 1 + 2.0**-7, dtype=torch.bfloat16)
-    k = torch.cat([x, torch.zeros_like(x)], dim=2)
-    v = torch.tensor([[0.0], [1.0]], dtype=torch.bfloat16).reshape(1, 1, 2, 1)
-    got = find("tinygrad-sdpa")[0](x, k, v).item()
-    score = torch.tensor(256 * 1.015625 / 16).bfloat16().double()
-    assert got == torch.sigmoid(-score).bfloat16().item()
+    """What `convert` stands for: 64 x^2, x = 1 + 2^-7, is rounded to 65, so that the first score is
+    64.25, a tie that goes to 64, and equals the second; 65.0039 would have made it 64.5."""
+    x = 8 + 2.0**-4
+    q = torch.tensor([x, 8.0, 0, 0]).bfloat16().reshape(1, 1, 1, 4)
+    k = torch.tensor([[x, 7.9375, 0, 0], [0, 16.0, 0, 0]]).bfloat16().reshape(1, 1, 2, 4)
+    v = torch.tensor([[0.0], [1.0]]).bfloat16().reshape(1, 1, 2, 1)
+    assert find("tinygrad-sdpa")[0](q, k, v).item() == 0.5
+    assert find("tinygrad-sdpa")[0](q.half(), k.half(), v.half()).item() < 0.45
