@@ -49,7 +49,7 @@ LAYERS = [
     ["verify.findings"],
     ["verify.pipeline"],
     ["verify.properties"],
-    ["verify.waivers", "verify.declared_file"],
+    ["verify.waivers", "verify.declared_file", "verify.journal"],
     ["verify.campaign"],
     ["verify.certifying", "verify.terminal", "verify.listing", "verify.report"],
     ["verify.exporting"],

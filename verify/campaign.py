@@ -11,14 +11,14 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import verify
-from verify import backing, evidence, families, grades
+from verify import backing, evidence, families, grades, properties
 from verify.calling import Bench
 from verify.case import Case, Plan, Profile
 from verify.certificate import (
@@ -28,12 +28,11 @@ from verify.certificate import (
     Skipped,
     exit_status,
     overall,
-    plain,
     write,
-    write_atomically,
 )
-from verify.errors import IntegrityError, KernelError, UsageError
+from verify.errors import KernelError, UsageError
 from verify.formats import Format
+from verify.journal import Journal
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.operation import direction_of
@@ -84,6 +83,7 @@ class Campaign:
         """What must be equal for a journal to be continued."""
         parts = {
             "version": verify.__version__,
+            "judge": backing.digest(self.device),
             "kernel": self.kernel.name,
             "operation": self.kernel.operation,
             "code": self.kernel.identity.get("sha256"),
@@ -146,6 +146,9 @@ def execute(
     path = folder / f"{campaign.stem}.jsonl" if folder else None
     journal = Journal(path, campaign.identity(), resume=campaign.resume) if path else None
     done = journal.records() if journal else {}
+    refused = refusals(campaign.kernel) if campaign.only is None else {}
+    asked = [n for n in properties.names() if n not in refused] if campaign.only is None else []
+    total = len(cases) + len(asked)
     records: list[Record] = []
     for number, case in enumerate(cases, 1):
         record = done.get(case.id)
@@ -155,12 +158,13 @@ def execute(
                 journal.append(record)
         records.append(record)
         if progress:
-            progress(number, len(cases), record)
-    structural = list(try_all(campaign.trial(bench))) if campaign.only is None else []
-    if campaign.only is None:
-        skipped += [
-            Skipped(n, n, f"property: {why}") for n, why in refusals(campaign.kernel).items()
-        ]
+            progress(number, total, record)
+    structural: list[Record] = []
+    for number, found in enumerate(_tried(asked, campaign.trial(bench), journal), len(cases) + 1):
+        structural += found
+        if progress and found:
+            progress(number, total, min(found, key=_precedence))
+    skipped += [Skipped(n, n, f"property: {why}") for n, why in refused.items()]
     planned = len(cases) + len(skipped) + len(structural)
     seconds = time.perf_counter() - started
     everything = (*records, *structural)
@@ -171,6 +175,24 @@ def execute(
     if folder:
         write(certificate, folder / f"{campaign.stem}.json")
     return certificate
+
+
+def _tried(
+    asked: Iterable[str], trial: Trial, journal: Journal | None
+) -> Iterator[tuple[Record, ...]]:
+    """The records of one property after the other, those of an earlier run first."""
+    done = journal.properties() if journal else {}
+    for name in asked:
+        found = done.get(name)
+        if found is None:
+            found = tuple(try_all(trial, (name,)))
+            if journal:
+                journal.append_property(name, found)
+        yield found
+
+
+def _precedence(record: Record) -> int:
+    return list(Verdict).index(record.verdict)
 
 
 def certify(
@@ -282,62 +304,6 @@ def _libraries(bench: Bench) -> list[str]:
         return bench.runner.libraries()
     except KernelError:
         return []
-
-
-class Journal:
-    """Append-only JSON lines: a head that says what is being run, then one record a line.
-
-    With `resume`, the records of an earlier run of the same campaign are kept and a last line that
-    a crash cut off is dropped; otherwise the journal starts anew.
-    """
-
-    def __init__(self, path: Path, identity: str, *, resume: bool = False) -> None:
-        self.path = path
-        self._known = self._read(identity) if resume else {}
-        lines = [{"journal": identity}, *(plain(asdict(r)) for r in self._known.values())]
-        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-        self._written = hashlib.sha256(text.encode())
-        write_atomically(path, text)
-
-    def records(self) -> dict[str, Record]:
-        """Records by case id that an earlier, interrupted run left."""
-        return dict(self._known)
-
-    def append(self, record: Record) -> None:
-        line = json.dumps(plain(asdict(record)), allow_nan=False) + "\n"
-        self._written.update(line.encode())
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line)
-
-    def require_untouched(self, kernel: str) -> None:
-        """Raises IntegrityError where the file does not hold exactly what was written here."""
-        found = self.path.read_bytes() if self.path.is_file() else b""
-        if hashlib.sha256(found).digest() != self._written.digest():
-            raise IntegrityError(
-                f"the journal {self.path} was changed while {kernel} ran: this run proves nothing; "
-                "give each run an output folder of its own"
-            )
-
-    def _read(self, identity: str) -> dict[str, Record]:
-        """Nothing where there is no journal of this very campaign to continue."""
-        try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return {}
-        parsed = list(_parsed(lines))
-        if not parsed or parsed[0].get("journal") != identity:
-            return {}
-        records = (Record.from_json(data) for data in parsed[1:])
-        return {record.case: record for record in records}
-
-
-def _parsed(lines: list[str]) -> Iterator[Mapping[str, Any]]:
-    """The lines up to the first that was cut off by a crash."""
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return
 
 
 def prepare_folder(folder: Path) -> Path:

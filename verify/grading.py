@@ -21,7 +21,6 @@ from verify import properties
 from verify.calling import Bench
 from verify.campaign import (
     Campaign,
-    Journal,
     certify,
     command_line,
     prepare_folder,
@@ -32,6 +31,7 @@ from verify.certifying import Listener, Silence
 from verify.errors import UsageError
 from verify.exporting import INDEX, Corpus, corpus_digest, described, read_index
 from verify.formats import Format, format_named
+from verify.journal import Journal
 from verify.kernel import Kernel
 from verify.pipeline import examine
 from verify.returned import Returned, outputs_digest, read_answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verify.calling import Bench
-from verify.campaign import Campaign, Journal, execute, file_stem
+from verify.campaign import Campaign, execute, file_stem
 from verify.certificate import (
     Certificate,
     Record,
@@ -24,7 +25,9 @@ from verify.certificate import (
 from verify.certifying import Request, certify_all, loaded
 from verify.errors import CertificateError
 from verify.formats import BINARY16
+from verify.journal import Journal
 from verify.judge import Verdict
+from verify.properties import Trial, try_all
 from verify.truth import Oracle
 from verify.worker import Worker
 
@@ -140,6 +143,52 @@ def test_interrupted_run_resumes_where_it_stopped(tmp_path: Path) -> None:
     assert again.verdict is Verdict.PASS
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     assert len(lines) == 1 + len(whole.records)
+
+
+def test_properties_are_resumed_as_wholes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was cut off is tried again from its start; the others are not called again."""
+    request = Request(("torch-softmax",), formats="fp16")
+    tried: list[str] = []
+
+    def trying(trial: Trial, names: tuple[str, ...]) -> Iterator[Record]:
+        tried.extend(names)
+        return try_all(trial, names)
+
+    monkeypatch.setattr("verify.campaign.try_all", trying)
+    monkeypatch.setattr("verify.families.names", lambda: ["seed_case"])
+    with Worker() as worker:
+        kernel = loaded(worker, "torch-softmax", request)
+        bench = Bench(Oracle(), worker, grading=False)
+        campaign = Campaign(kernel, BINARY16, profile="smoke")
+        steps: list[tuple[int, int]] = []
+
+        def counted(done: int, total: int, record: Record) -> None:
+            steps.append((done, total))
+
+        whole = execute(campaign, bench, tmp_path, counted)
+        everything = list(tried)
+        journal = tmp_path / f"{campaign.stem}.jsonl"
+        lines = journal.read_text().splitlines(keepends=True)
+        journal.write_text("".join(lines[:-1]) + lines[-1][:40])
+        tried.clear()
+        again = execute(replace(campaign, resume=True), bench, tmp_path)
+    assert len(everything) > 2
+    assert tried == everything[-1:]
+    assert [r.case for r in again.records] == [r.case for r in whole.records]
+    assert again.verdict is whole.verdict is Verdict.PASS
+    assert steps[-1][0] == steps[-1][1]
+    assert len(steps) <= steps[-1][1]
+
+
+def test_journal_of_another_judge_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of two states of our own code are not put into one certificate."""
+    with Worker() as worker:
+        kernel = loaded(worker, "torch-softmax", Request(("torch-softmax",), formats="fp16"))
+    campaign = Campaign(kernel, BINARY16)
+    before = campaign.identity()
+    assert campaign.identity() == before
+    monkeypatch.setattr("verify.backing.digest", lambda device="cpu": "0" * 64)
+    assert campaign.identity() != before
 
 
 def test_journal_of_another_run_is_not_continued(tmp_path: Path) -> None:
