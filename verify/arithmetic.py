@@ -100,7 +100,8 @@ class ArithmeticModel:
 
     backward_p           'lse' P = exp(s - LSE) with the stored log-sum-exp; 'kept' P of the forward
                          pass, kept or formed again from maximum and row sum; 'apart' its e and l,
-                         where e / l is differentiated step by step
+                         where e / l is differentiated step by step, which allows every error of
+                         'kept'
     backward_p_format    format to which P is rounded before it enters dS (None: not rounded);
                          in dV it is rounded to p_format
     delta                D from 'output', the stored O, or from 'probabilities', sum_j P_j dP_j
@@ -116,7 +117,7 @@ class ArithmeticModel:
     gradient_block       (queries, keys): the running dK and dV are rounded to `output` after so
                          many queries, dQ after so many keys (None: they stay in the accumulator)
     group_format         format to which each head's dK and dV are rounded before those of a kv head
-                         are added in it (None: added in the accumulator)
+                         are added in it, which allows every error of None: added in the accumulator
     bias_format          format to which dS is rounded, and in which it is added, for dbias (None:
                          ds_format, and that of the softmax)
     more_roundings       further roundings that every term of dP, D and dS passes, such as the
@@ -439,9 +440,9 @@ def _backward(variants: tuple[ArithmeticModel, ...]) -> tuple[ArithmeticModel, .
             group_format=model.output, more_roundings=4,
         )  # fmt: skip
         kept = replace(free, backward_p="kept", dp_format=model.p_format)
-        found |= dict.fromkeys((free, kept))
+        found |= dict.fromkeys((free, replace(free, delta="probabilities"), kept))
         if model.p_normalised:
-            found[replace(kept, delta="probabilities")] = None
+            found[replace(kept, delta="probabilities", backward_p="apart")] = None
     return tuple(found)
 
 

@@ -225,15 +225,15 @@ def _of_keys(
     count = live.sum(axis=2)[..., None]
     n_q = live.shape[2]
     operands = (model.p_format,) if scale is None else None
-    if model.group_format is None or piece.group == 1:
-        whole = terms.over_heads(value)
-        found = summed(
-            whole, model, count.sum(axis=1), n_q * piece.group,
-            scale=scale, chunk=0, operands=operands,
-        )  # fmt: skip
-    else:
+    whole = terms.over_heads(value)
+    found = summed(
+        whole, model, count.sum(axis=1), n_q * piece.group,
+        scale=scale, chunk=0, operands=operands,
+    )  # fmt: skip
+    if model.group_format is not None and piece.group > 1:
         each = summed(terms, model, count, n_q, scale=scale, chunk=0, operands=operands)
-        found = each.rounded_to(model.group_format).added(piece.group, model.group_format, value)
+        each = each.rounded_to(model.group_format)
+        found = found.either(each.added(piece.group, model.group_format, value))
     return finished(found, model, flags)
 
 

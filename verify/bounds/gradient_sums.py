@@ -63,6 +63,15 @@ class Sum:
     by_d: Array
     over: Booleans  # a partial sum may exceed its accumulator
 
+    def either(self, other: Sum) -> Sum:
+        """What is summed in one of two ways: the larger error, with its shares."""
+        more = other.error > self.error
+        by_p, by_d = (
+            np.where(more, getattr(other, name), getattr(self, name)) for name in ("by_p", "by_d")
+        )
+        error = np.maximum(self.error, other.error)
+        return replace(self, error=error, by_p=by_p, by_d=by_d, over=self.over | other.over)
+
     def rounded_to(self, name: str) -> Sum:
         """After being written in a format."""
         fmt = FORMATS[name]

@@ -100,7 +100,7 @@ def _softmax_unit(model: ArithmeticModel) -> tuple[float, float]:
 def roundings(rows: Rows, variant: Variant) -> Array:
     """Further roundings of every term: those declared, and rescales that are differentiated."""
     more = np.full(rows.count.shape, float(variant.model.more_roundings))
-    if variant.model.backward_p == "kept" and not variant.model.p_normalised:
+    if variant.model.backward_p != "lse" and not variant.model.p_normalised:
         more = more + variant.exps.rescales
     return more
 
@@ -115,7 +115,7 @@ def tile_underflow(variant: Variant, stored: float) -> Array | float:
     Source      docs/theory/bounds.md, section 14.2.
     """
     model = variant.model
-    if model.backward_p != "kept" or model.p_normalised:
+    if model.backward_p == "lse" or model.p_normalised:
         return 0.0
     _, eta = _softmax_unit(model)
     rescales = variant.exps.rescales
@@ -151,7 +151,8 @@ def _upstream(
         fmt = FORMATS[model.dp_format]
         stored = rows.live & (np.abs(dp) + dp_error >= fmt.overflow_threshold)
         beyond = np.any(stored, axis=2, keepdims=True)
-        lost = fmt.underflow_unit() * p.units
+        # where P is normalised dP is stored before it is divided by the row sum
+        lost = fmt.underflow_unit() * (1.0 if model.p_normalised else p.units)
         dp_error = dp_error + np.maximum(fmt.u * (np.abs(dp) + dp_error), lost)
     d, d_error, reach, slack = _delta(rows, variant, forward, p, do, dp, dp_error)
     over = ((1 + kappa) * size > largest_finite(model.gradients)).any(axis=2, keepdims=True)
