@@ -19,7 +19,7 @@ def missing() -> str | None:
     compiler = os.environ.get("CC", "clang")
     reason = _installed()
     if reason is None and shutil.which(compiler) is None:
-        return f"tinygrad's CPU device needs clang 15 or later: no {compiler} found; install clang"
+        return f"tinygrad's CPU device needs clang (19 works, 14 is too old): no {compiler} found"
     return reason
 
 
