@@ -16,7 +16,6 @@ LAYERS = [
     ["references.enclosure"],
     ["references.error_free"],
     ["references.exact", "references.arb", "references.decompose", "references.store"],
-    ["references.decompose_gradients"],
     ["references.fast"],
     ["references"],
     ["verify.errors"],

@@ -45,7 +45,7 @@ FAMILY = Family(
     name=NAME,
     hypothesis="D is left out, formed from another row, or rounded before it is subtracted.",
     effect="Queries and keys are pushed along the mean of the values, which carries no signal.",
-    source="Dao et al.: FlashAttention, arXiv 2205.14135, 2022, appendix B (D = rowsum(dO O)).",
+    source="Dao et al.: FlashAttention, arXiv 2205.14135, 2022 (backward: D = rowsum(dO O)).",
     cases=_cases,
     direction="backward",
 )

@@ -25,8 +25,8 @@ from verify.studies.running import Array, array, attention, rmse, stored, tensor
 
 ORDER = 2024.4
 SOURCE = (
-    "Golden et al., Is Flash Attention Stable?, 2024, arXiv 2405.02803 (abstract and section IV; "
-    "the values of its plots could not be obtained, nor its code)"
+    "Golden et al., Is Flash Attention Stable?, 2024, arXiv 2405.02803 (abstract; the trends from "
+    "a summary; neither the values of its plots nor its code could be obtained)"
 )
 FORMATS = ("bf16", "fp16", "fp32")
 KINDS = ("plain", "flash, state in the format", "flash, state in binary32")

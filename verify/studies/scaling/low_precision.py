@@ -8,8 +8,8 @@ from verify.studies.scaling._lines import formats
 
 ORDER = 40
 SOURCE = (
-    "Micikevicius et al., Mixed Precision Training, 2018, arXiv 1710.03740, section 3.2 (small "
-    "gradients become zero in fp16)"
+    "Micikevicius et al., Mixed Precision Training, 2018, arXiv 1710.03740 (on loss scaling: "
+    "gradients that become zero in fp16)"
 )
 
 

@@ -20,7 +20,8 @@ from verify.studies.scaling._grid import MANY, Grid
 
 ORDER = 10
 SOURCE = (
-    "Vaswani et al., Attention Is All You Need, 2017, arXiv 1706.03762, section 3.2.1, footnote 4"
+    "Vaswani et al., Attention Is All You Need, 2017, arXiv 1706.03762 (on scaled dot-product "
+    "attention, and the footnote there)"
 )
 Variances = Mapping[tuple[int, bool], float]
 
