@@ -107,7 +107,7 @@ def _place(asked: str | None, scores: int) -> str | None:
     try:
         import torch
 
-        from references.fast.device import unusable
+        from references.fast.device_assumptions import unusable
     except ImportError:
         if asked is None:
             return None

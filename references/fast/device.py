@@ -8,14 +8,12 @@ the proof is that of the fast tier, with the differences of docs/theory/fast-ora
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from references.enclosure import Array
-from references.fast.block import STATIC, Extras, Rules, general_kernels
 from references.fast.compiled import Indices
 from references.fast.device_pairs import (
     Exponential,
@@ -23,37 +21,16 @@ from references.fast.device_pairs import (
     divide,
     fast_two_sum,
     product_error,
-    tree_sum,
     two_sum,
 )
+from references.fast.device_sums import Dense, Moved, cut_weights, sums_over_keys
 from references.fast.prepared import CHUNK, QUERY_BITS, Keys, Values
 from references.fast.quotient import ABOVE, Averages, Result, Shift, finish, score_errors
+from references.fast.scores import STATIC, Extras, Rules, general_kernels
 from references.fast.slicing import Cut, cut_queries
 from references.fast.weights import REMOVED
 
 MOST_SCORES = 2**22  # of a block: about 30 arrays of that many float64 numbers at a time
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """A `Cut` with its list spread out; middle, tail and rest are None where the list is empty."""
-
-    head: Tensor
-    middle: Tensor | None
-    tail: Tensor | None
-    rest: Tensor | None
-
-
-@dataclass(frozen=True)
-class Moved:
-    """One kv head's K and V on a device, keys padded with zeros to whole chunks.
-
-    Shapes      keys: (n, d); values, size = |v|: (n, d_v).
-    """
-
-    keys: _Dense
-    values: _Dense
-    size: Tensor
 
 
 @dataclass(frozen=True)
@@ -97,54 +74,6 @@ class _Products:
         return total
 
 
-@cache
-def unusable(device: str) -> str | None:
-    """
-    Why float64 arithmetic on this device cannot carry the proof, or None.
-
-    Definition  two_sum, product_error, rounding to nearest even, results and operands below
-                2^-1022, and matrix products of integers up to 2^53, against known results.
-    Guarantee   tried, not proved: a fixed set of sums and products.
-    """
-    try:
-        one, small, tiny, least = torch.tensor(
-            [1.0, 2.0**-30, 2.0**-60, 2.0**-1074], dtype=torch.float64, device=device
-        )
-    except (RuntimeError, AssertionError) as error:
-        return f"no float64 on {device}: {str(error).splitlines()[0]}"
-    half = 128.0 * tiny
-    odd = one + 2.0 * half
-    a = one + small
-    held = {
-        "the error of a product": product_error(a, a, a * a) == tiny,
-        "two_sum": two_sum(one, tiny)[1] == tiny,
-        "round to nearest": (one + half == one) & (odd + half == one + 4.0 * half),
-        "gradual underflow": ((least * 2.0**52) * 0.5 != 0.0) & (least * 2.0**600 != 0.0),
-    }
-    lacking = [name for name, found in held.items() if not bool(found)]
-    if lacking:
-        return f"float64 arithmetic on {device} lacks {', '.join(lacking)}"
-    return _products(device)
-
-
-def _products(device: str) -> str | None:
-    """Whether products of integers are exact there, plain, transposed and in batches."""
-    generator = np.random.default_rng(20241)
-    for rows, terms, columns in ((64, 64, 64), (256, 64, 128), (1024, 64, 64), (65, 33, 7)):
-        bits = 53 - (terms - 1).bit_length()
-        a = generator.integers(2 ** (bits // 2 - 1), 2 ** (bits // 2), (2, rows, terms))
-        b = generator.integers(
-            -(2 ** (bits - bits // 2)), 2 ** (bits - bits // 2), (2, terms, columns)
-        )
-        exact = torch.from_numpy((a @ b).astype(np.float64)).to(device)
-        left, right = (torch.from_numpy(x.astype(np.float64)).to(device) for x in (a, b))
-        other = right.transpose(1, 2).contiguous().transpose(1, 2)
-        tried = (left @ right, left @ other, (left[0] @ right[0])[None], (left[0] @ other[0])[None])
-        if not all(bool((found == exact[: len(found)]).all()) for found in tried):
-            return f"float64 products ({rows}, {terms}) ({terms}, {columns}) on {device} not exact"
-    return None
-
-
 class Engine:
     """`block.compute` on a device.
 
@@ -174,17 +103,15 @@ class Engine:
     def _put(self, x: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
 
-    def _dense(self, cut: Cut, head: Array, padded: int) -> _Dense:
+    def _dense(self, cut: Cut, head: Array, padded: int) -> Dense:
         whole = np.zeros((padded, head.shape[1]))
         whole[: len(head)] = head
         if not cut.column.size:
-            return _Dense(self._put(whole), None, None, None)
+            return Dense(self._put(whole), None, None, None)
         row = np.repeat(np.arange(len(cut.start) - 1), np.diff(cut.start))
         middle, tail = np.zeros(whole.shape), np.zeros(whole.shape)
         middle[row, cut.column], tail[row, cut.column] = cut.middle, cut.tail
-        return _Dense(
-            self._put(whole), self._put(middle), self._put(tail), self._put(middle + tail)
-        )
+        return Dense(self._put(whole), self._put(middle), self._put(tail), self._put(middle + tail))
 
     def compute(
         self,
@@ -275,7 +202,7 @@ class Engine:
         whole[:, : bias.shape[1]] = bias
         return self._put(whole)
 
-    def _products(self, queries: _Queries, keys: _Dense) -> _Products:
+    def _products(self, queries: _Queries, keys: Dense) -> _Products:
         first = queries.slices[0]
         left = listed = None
         if queries.left is not None and queries.left_rows is not None:
@@ -328,8 +255,8 @@ class Engine:
         shift: Shift,
         slices: int,
     ) -> Result:
-        parts, sums = _cut_weights(*p, values.bits, slices)
-        h, low, magnitude = _averages(parts, p[0], moved)
+        parts, sums = cut_weights(*p, values.bits, slices)
+        h, low, magnitude = sums_over_keys(parts, p[0], moved)
         n_h, n_l, size = (np.ascontiguousarray(x.T.cpu().numpy()) for x in (h, low, magnitude))
         total = Averages(n_h, n_l, size, sums.cpu().numpy())
         output, chunks = np.empty((4, *n_h.shape)), values.head.shape[0]
@@ -347,48 +274,3 @@ def _joined(pair: Pair, low: Tensor) -> Pair:
     """pair + low, normalised."""
     s, error = two_sum(pair[0], low)
     return fast_two_sum(s, pair[1] + error)
-
-
-def _cut_weights(ph: Tensor, pl: Tensor, bits: int, slices: int) -> tuple[list[Tensor], Tensor]:
-    """p in slices (rows, keys), and their sums (6, rows) as `weights.cut_weights` gives them."""
-    rounders = [1.5 * 2.0 ** (52 - bits)]
-    rounders += [1.5 * 2.0 ** (51 - m * bits) for m in range(2, slices)]
-    parts = [(ph + rounders[0]) - rounders[0]]
-    r = ph - parts[0]
-    for rounder in rounders[1:]:
-        parts.append(((r + pl) + rounder) - rounder)
-        r = r - parts[-1]
-    parts.append(r + pl)
-    high, low = tree_sum(parts[-1])
-    exact = [x.sum(dim=1) for x in parts[:-1]]
-    exact += [torch.zeros_like(high)] * (3 - len(exact))
-    return parts, torch.stack([*exact, high, low, parts[-1].abs().sum(dim=1)])
-
-
-def _averages(parts: list[Tensor], ph: Tensor, moved: Moved) -> tuple[Tensor, Tensor, Tensor]:
-    """N = h + low and A, (rows, d_v) each."""
-    listed = moved.values
-    exact = [_by_chunk(p, listed.head) for p in parts[:-1]]
-    rounded = [_by_chunk(parts[-1], listed.head)]
-    sums = [tree_sum(c) for c in exact]
-    if listed.middle is not None and listed.tail is not None and listed.rest is not None:
-        before = parts[0] if len(parts) == 3 else parts[0] + parts[1]
-        after = parts[-2] + parts[-1]
-        chosen = parts[:1] if len(parts) == 3 else parts[:2]
-        sums += [(p @ listed.middle, torch.zeros_like(sums[0][0])) for p in chosen]
-        rounded += [_by_chunk(before, listed.tail) + _by_chunk(after, listed.rest)]
-    h, low = sums[0]
-    for high, more in sums[1:]:
-        h, error = two_sum(h, high)
-        low = low + (error + more)
-    for c in rounded:
-        high, more = tree_sum(c)
-        low = low + (high + more)
-    return h, low, ph @ moved.size
-
-
-def _by_chunk(p: Tensor, v: Tensor) -> Tensor:
-    """(rows, d_v, chunks): the products over each chunk of keys."""
-    rows, n = p.shape
-    apart = p.reshape(rows, n // CHUNK, CHUNK).transpose(0, 1)
-    return (apart @ v.reshape(n // CHUNK, CHUNK, v.shape[1])).permute(1, 2, 0)

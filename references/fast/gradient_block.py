@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Array
-from references.fast.block import (
+from references.fast.differentials import damp, differentiate, normalise, row_sums, sink_terms
+from references.fast.exponential import DROPPED, exponentials
+from references.fast.prepared import Keys, Values
+from references.fast.quotient import ABOVE, DOMAIN, Shift, U
+from references.fast.scores import (
     Extras,
     Rules,
     Scores,
@@ -18,14 +22,10 @@ from references.fast.block import (
     general_scores,
     plain_scores,
     products,
-    scratch,
     transposed,
     view_of,
 )
-from references.fast.differentials import damp, differentiate, normalise, row_sums, sink_terms
-from references.fast.exponential import DROPPED, exponentials
-from references.fast.prepared import Keys, Values
-from references.fast.quotient import ABOVE, DOMAIN, Shift, U
+from references.fast.scratch import scratch
 from references.fast.weights import conceal
 
 LEAST_SUM = 2.0**-20  # of a row sum relative to the largest weight that it may hold

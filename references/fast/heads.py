@@ -23,7 +23,7 @@ from references.enclosure import (
     AttentionTruth,
     Enclosure,
 )
-from references.fast.block import Extras, Rules, compute, scratch
+from references.fast.block import compute
 from references.fast.compiled import Indices
 from references.fast.inputs import FLOOR, Booleans, Call, extra_bits
 from references.fast.prepared import (
@@ -34,6 +34,8 @@ from references.fast.prepared import (
 )
 from references.fast.quotient import Result
 from references.fast.scale import double_double
+from references.fast.scores import Extras, Rules
+from references.fast.scratch import scratch
 from references.fast.threads import both, each, one_blas_thread, pool, while_it_pays
 
 BLOCK = 64  # rows at a time: the width of the vector loops

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from references.enclosure import Array
-from references.fast.block import add_panel, scratch
+from references.fast.block import add_panel
 from references.fast.compiled import kernel
 from references.fast.doubledouble import multiply, two_sum
 from references.fast.prepared import CHUNK, Values
 from references.fast.quotient import ABOVE, Averages, U
+from references.fast.scratch import scratch
 from references.fast.slicing import ENTRIES, LARGEST, REST, SUM, TAIL, UNIT
 
 FLOOR = 2.0**-400  # above whatever underflow loses

@@ -16,7 +16,13 @@ from tests.references.test_fast_fuzz import EXTRA_BITS, Tally, random_case
 
 assert fast.available() is None
 
-from references.fast import device, device_pairs, heads  # noqa: E402  (compiled by available())
+from references.fast import (  # noqa: E402  (compiled by available())
+    device,
+    device_assumptions,
+    device_pairs,
+    device_sums,
+    heads,
+)
 from references.fast.device_pairs import Exponential, divide, product_error, tree_sum  # noqa: E402
 
 
@@ -87,7 +93,7 @@ def test_lost_errors_of_products_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     def lost(a: Any, b: Any, p: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(p)
 
-    assert device.unusable("cpu") is None
+    assert device_assumptions.unusable("cpu") is None
     monkeypatch.setattr(device, "product_error", lost)
     assert tally(seed=3, rows=100).misses > 0
 
@@ -103,7 +109,7 @@ def test_lost_errors_of_sums_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     k, v = (np.asarray(x.astype(np.float32), np.float64) for x in (k, np.exp(2 * k)))
     truth, whole, lossy = arb.attention(q, k, v), Tally(), Tally()
     whole.add(fast.attention(q, k, v, device="cpu").output, truth.output)
-    monkeypatch.setattr(device, "tree_sum", plain)
+    monkeypatch.setattr(device_sums, "tree_sum", plain)
     lossy.add(fast.attention(q, k, v, device="cpu").output, truth.output)
     assert whole.misses == 0
     assert lossy.misses > 0
@@ -159,14 +165,14 @@ def test_a_device_that_lacks_what_the_proof_needs_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A product without its error term, and a device that does not exist."""
-    device.unusable.cache_clear()
-    assert device.unusable("cpu") is None
-    device.unusable.cache_clear()
-    monkeypatch.setattr(device, "product_error", lambda a, b, p: torch.zeros_like(p))
+    device_assumptions.unusable.cache_clear()
+    assert device_assumptions.unusable("cpu") is None
+    device_assumptions.unusable.cache_clear()
+    monkeypatch.setattr(device_assumptions, "product_error", lambda a, b, p: torch.zeros_like(p))
     q = draw(1, (1, 1, 2, 2))
     with pytest.raises(RuntimeError, match=r"'cpu' cannot be used.* lacks the error of a product"):
         fast.attention(q, q, q, device="cpu")
-    device.unusable.cache_clear()
+    device_assumptions.unusable.cache_clear()
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="device 'cuda' cannot be used: no float64 on cuda"):
             fast.attention(q, q, q, device="cuda")
@@ -174,26 +180,26 @@ def test_a_device_that_lacks_what_the_proof_needs_is_refused(
 
 def test_products_that_lose_bits_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in binary32, as an emulation with fewer bits would give."""
-    device.unusable.cache_clear()
+    device_assumptions.unusable.cache_clear()
     whole = torch.Tensor.__matmul__
 
     def fewer(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return whole(a.float(), b.float()).double()
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", fewer)
-    assert "not exact" in str(device.unusable("cpu"))
+    assert "not exact" in str(device_assumptions.unusable("cpu"))
     monkeypatch.undo()
-    device.unusable.cache_clear()
+    device_assumptions.unusable.cache_clear()
 
 
 def test_large_calls_ask_for_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """From LARGE scores on, where CUDA is there and can carry the proof; else the host."""
     asked: list[str] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(device, "unusable", lambda name: asked.append(name))
+    monkeypatch.setattr(device_assumptions, "unusable", lambda name: asked.append(name))
     assert fast._place(None, fast.LARGE - 1) is None
     assert fast._place(None, fast.LARGE) == "cuda"
-    monkeypatch.setattr(device, "unusable", lambda name: "emulated")
+    monkeypatch.setattr(device_assumptions, "unusable", lambda name: "emulated")
     assert fast._place(None, fast.LARGE) is None
     assert asked == ["cuda"]
 

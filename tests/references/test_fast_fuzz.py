@@ -15,7 +15,7 @@ from references.enclosure import ARB, Array, AttentionTruth, Enclosure
 
 assert fast.available() is None
 
-from references.fast import block, heads  # noqa: E402  (compiled by available())
+from references.fast import heads, scores  # noqa: E402  (compiled by available())
 from references.fast.prepared import prepare_values  # noqa: E402
 from references.fast.weights import differences, maxima  # noqa: E402
 
@@ -246,7 +246,7 @@ def test_hole_one_an_uncounted_rounding_of_a_correction_is_found(
         differences(*arguments)
         arguments[-1][:] = 0.0
 
-    monkeypatch.setattr(block, "differences", without_error_terms)
+    monkeypatch.setattr(scores, "differences", without_error_terms)
     assert misses(wide_keys()) > 0
 
 
@@ -257,17 +257,17 @@ def test_hole_two_a_shift_below_the_row_maximum_is_found(monkeypatch: pytest.Mon
         maxima(*arguments)
         arguments[-2][:] -= 160.0
 
-    monkeypatch.setattr(block, "maxima", too_low)
+    monkeypatch.setattr(scores, "maxima", too_low)
     assert misses(near_equal_keys()) > 0
 
 
 def test_hole_three_a_negative_radius_is_never_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative error bound, as an overflow in it once gave: every row goes to Arb."""
 
-    def negative(queries: block.Slices, keys: Any) -> tuple[Array, Array]:
+    def negative(queries: scores.Slices, keys: Any) -> tuple[Array, Array]:
         return -1e30 * queries.size, np.zeros_like(queries.size)
 
-    monkeypatch.setattr(block, "absolute_errors", negative)
+    monkeypatch.setattr(scores, "absolute_errors", negative)
     found = wide_keys().by(fast.attention)
     assert (found.output.tier == ARB).all()
     assert (found.output.radius >= 0).all()
