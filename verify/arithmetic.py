@@ -405,14 +405,26 @@ _PRESETS: dict[str, tuple[Callable[[str], tuple[ArithmeticModel, ...]], str]] = 
 }
 
 PRESET_NAMES = tuple(_PRESETS)
+FLUSHING = "+ftz"  # what follows the name of a preset whose units flush subnormals to zero
 
 
 def preset(name: str, fmt: Format) -> Preset:
-    """The preset in an input format. Raises UsageError with the list of names."""
-    if name not in _PRESETS:
-        raise UsageError(f"unknown arithmetic model {name!r}; known: {', '.join(PRESET_NAMES)}")
-    make, meaning = _PRESETS[name]
+    """The preset in an input format, `NAME+ftz` with flush_to_zero.
+
+    Raises      UsageError with the list of names.
+    """
+    plain = name.removesuffix(FLUSHING)
+    if plain not in _PRESETS:
+        names = ", ".join(PRESET_NAMES)
+        raise UsageError(
+            f"unknown arithmetic model {name!r}; known: {names}, "
+            f"and each with {FLUSHING} where the hardware flushes subnormals to zero"
+        )
+    make, meaning = _PRESETS[plain]
     variants = make(fmt.name)
+    if plain != name:
+        variants = tuple(replace(model, flush_to_zero=True) for model in variants)
+        meaning = f"{meaning}; subnormals read and written as zero"
     return Preset(name, variants, meaning, _backward(variants))
 
 

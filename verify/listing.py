@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verify.arithmetic import PRESET_NAMES, preset
+from verify.arithmetic import FLUSHING, PRESET_NAMES, preset
 from verify.formats import BFLOAT16, FORMATS
 
 Rows = list[dict[str, Any]]
@@ -64,7 +64,11 @@ def _properties() -> Rows:
 
 
 def _models() -> Rows:
-    return [{"name": n, "meaning": preset(n, BFLOAT16).meaning} for n in PRESET_NAMES]
+    found = [{"name": n, "meaning": preset(n, BFLOAT16).meaning} for n in PRESET_NAMES]
+    return [
+        *found,
+        {"name": f"NAME{FLUSHING}", "meaning": "NAME; subnormals read and written as 0"},
+    ]
 
 
 def _formats() -> Rows:

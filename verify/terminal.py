@@ -8,10 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from verify.arithmetic import FLUSHING
 from verify.backing import NONE
 from verify.campaign import Campaign, file_stem
 from verify.certificate import Certificate, Record, plain, waived_cases
 from verify.evidence import IN_WORKER
+from verify.formats import FORMATS
 from verify.judge import Verdict
 
 MARKS = {
@@ -206,7 +208,20 @@ def described(record: Record, name: str) -> str:
         lines.append(f"  bound     {number(f.bound)}{by}")
     if "repeated" in record.metrics:
         lines.append(f"  repeated  a second call gave {record.metrics['repeated']}")
+    if _zero_for_little(record):
+        lines.append(
+            f"  hint      hardware that flushes subnormals to zero? --model NAME{FLUSHING}"
+        )
     return "\n".join(lines)
+
+
+def _zero_for_little(record: Record) -> bool:
+    """Whether the output is 0 where the truth is subnormal, or about as small, in its format."""
+    found, format_name = record.finding, record.case.split("/")[1]
+    if found is None or format_name not in FORMATS or float(found.value) != 0:
+        return False
+    size = abs(float.fromhex(found.truth_hi))
+    return 0 < size < 2**8 * FORMATS[format_name].smallest_normal
 
 
 def again(record: Record, certificate: Certificate, folder: Path) -> str:
