@@ -44,6 +44,15 @@ def test_nothing_is_detectable_where_nothing_is_judged() -> None:
     assert detectable(bound, error, truth, np.array([True, True, False])) is None
 
 
+def test_gradients_and_softmax_have_no_estimate() -> None:
+    """No number stands where the bound stands in for the estimate: a 0 would read as a check."""
+    found = certificate()
+    for operation, cells in (("attention", 0), ("attention_backward", 3), ("softmax", 3)):
+        kernel = {**found.kernel, "operation": operation}
+        text = statistical._html([replace(found, kernel=kernel)])
+        assert text.count("no estimate") == cells
+
+
 def test_statistical_section_counts_marks_and_names_the_power() -> None:
     """The smallest size over the cases, and the case that gave it."""
     weak = record(name="a", metrics={"refutes_from": 0.25, "suspects_from": 0.125})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verify.certificate import Certificate, Record
+from verify.operation import PACKED
 from verify.report import facts
 from verify.report.section import Section
 from verify.report.table import Cell, Column, quantity, table
@@ -14,12 +15,14 @@ TEMPLATE = """
 <p>Beside the bound there is an estimate of what rounding errors that behave as if at random hardly
 ever exceed. An element above it is marked SUSPECT: a reason to look, never a refutation, for
 rounding errors need not be random (equal probabilities all round the same way). For softmax alone
-the estimate is the bound.</p>
+and for gradients none is proved: the bound stands in its place, and nothing can be marked.</p>
 <p>The last columns are the power of the run: the smallest relative error, the same in every output,
 that would have been refuted (or marked) in one case at least, added to the errors that the kernel
 has anyway. A smaller one would have gone unseen.</p>
 {{ table }}
 """
+ESTIMATED = ("attention", *PACKED)  # the operations that Theorem 2 is about
+NONE = Cell("no estimate")
 COLUMNS = (
     Column("Kernel and format"),
     Column("Cases marked", True),
@@ -44,13 +47,14 @@ def _row(title: str, certificate: Certificate) -> list[Cell]:
     marked = [r for r in judged if r.counts.get("suspect", 0)]
     most = max(marked, key=lambda r: r.counts["suspect"], default=None)
     refutes, case = smallest(judged, "refutes_from")
+    has = certificate.kernel["operation"] in ESTIMATED
     return [
         Cell(title, heads_row=True),
-        quantity(len(marked)),
-        quantity(sum(r.counts["suspect"] for r in marked)),
+        quantity(len(marked)) if has else NONE,
+        quantity(sum(r.counts["suspect"] for r in marked)) if has else NONE,
         quantity(len(judged)),
         Cell(most.case if most else ""),
-        quantity(smallest(judged, "suspects_from")[0]),
+        quantity(smallest(judged, "suspects_from")[0]) if has else NONE,
         quantity(refutes),
         Cell(case),
     ]
