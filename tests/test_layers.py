@@ -23,6 +23,7 @@ LAYERS = [
     ["verify.declaration", "verify.tensor_files", "verify.foreign"],
     ["verify"],
     ["verify.case", "verify.packing", "verify.arithmetic"],
+    ["verify.presets"],
     ["verify.families", "verify.bounds"],
     ["verify.grades", "verify.metrics", "verify.truth"],
     ["verify.judge", "verify.vectors"],

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify import grades
-from verify.arithmetic import Preset
 from verify.bounds import bound
 from verify.calling import Bench, outputs_of
 from verify.case import Case, Inputs
@@ -14,6 +13,7 @@ from verify.kernel import Kernel
 from verify.limits import gives_mean
 from verify.metrics import error_interval
 from verify.operation import Operation, gradient_names
+from verify.presets import Preset
 from verify.truth import Truth
 from verify.worker import Answer
 

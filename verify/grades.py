@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import Enclosure
-from verify.arithmetic import Preset, preset
 from verify.formats import Format
+from verify.presets import Preset, preset
 
 Array = NDArray[np.float64]
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from verify.arithmetic import ArithmeticModel, Preset, default_preset, preset
+from verify.arithmetic import ArithmeticModel
 from verify.case import Case
 from verify.declaration import SIGNATURE_FEATURES, Declaration
 from verify.errors import UsageError
 from verify.evidence import IN_WORKER
 from verify.formats import Format, format_named
 from verify.operation import OPERATIONS, PACKED, Direction, Operation, OperationName, direction_of
+from verify.presets import Preset, default_preset, preset
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from references.enclosure import FINITE
-from verify.arithmetic import Preset
 from verify.bounds import Bound, bound, joined
 from verify.bounds.mean_rows import with_mean_rows
 from verify.calling import Bench
@@ -16,6 +15,7 @@ from verify.formats import BINARY32
 from verify.judge import Limits
 from verify.kernel import Kernel
 from verify.operation import Operation
+from verify.presets import Preset
 from verify.truth import Oracle, Truth, decomposed
 
 Array = NDArray[np.float64]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from verify.arithmetic import FLUSHING, PRESET_NAMES, preset
 from verify.formats import BFLOAT16, FORMATS
+from verify.presets import FLUSHING, PRESET_NAMES, preset
 
 Rows = list[dict[str, Any]]
 

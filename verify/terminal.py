@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from verify.arithmetic import FLUSHING
 from verify.backing import NONE
 from verify.campaign import Campaign, file_stem
 from verify.certificate import Certificate, Record, plain, waived_cases
 from verify.evidence import IN_WORKER
 from verify.formats import FORMATS
 from verify.judge import Verdict
+from verify.presets import FLUSHING
 
 MARKS = {
     Verdict.PASS: "certified",

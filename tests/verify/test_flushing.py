@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from verify import families
-from verify.arithmetic import PRESET_NAMES, preset
 from verify.calling import Bench
 from verify.case import Plan
 from verify.certificate import Record
@@ -18,6 +17,7 @@ from verify.in_process import InProcess
 from verify.judge import Verdict
 from verify.kernel import Kernel
 from verify.pipeline import examine
+from verify.presets import PRESET_NAMES, preset
 from verify.terminal import described
 from verify.truth import Oracle
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from references.decompose import Decomposition
-from verify.arithmetic import ArithmeticModel, Preset
+from verify.arithmetic import ArithmeticModel
 from verify.bounds.attention import attention_bound_of_models
 from verify.bounds.attention_backward import attention_backward_bound_of_models
 from verify.bounds.cross_entropy import cross_entropy_bound
@@ -22,6 +22,7 @@ from verify.bounds.softmax_backward import softmax_backward_bound_of_models
 from verify.bounds.statement import FLAGS, GRADIENT_STAGES, STAGES, Bound, joined
 from verify.case import Inputs
 from verify.operation import Operation
+from verify.presets import Preset
 
 __all__ = [
     "FLAGS",

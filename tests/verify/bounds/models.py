@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from verify.arithmetic import (
-    A100,
-    H100,
-    H100_FP8,
-    ArithmeticModel,
-    Chain,
-    TensorCore,
-)
+from verify.arithmetic import A100, H100, H100_FP8, ArithmeticModel, Chain, TensorCore
 
 H100_TF32 = TensorCore(8, 25)
 

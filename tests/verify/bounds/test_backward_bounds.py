@@ -13,11 +13,12 @@ from tests.verify.bounds.inputs import FAMILIES, OPTIONS, problem
 from tests.verify.bounds.models import EAGER, FUSED, of
 from tests.verify.bounds.simulator import Array, Problem
 from tests.verify.bounds.test_attention_bounds import inputs_of
-from verify.arithmetic import A100, H100, ArithmeticModel, Chain, preset
+from verify.arithmetic import A100, H100, ArithmeticModel, Chain
 from verify.bounds import FLAGS, GRADIENT_STAGES, Bound, bound
 from verify.case import Inputs, Tensor
 from verify.formats import FORMATS
 from verify.operation import Operation
+from verify.presets import preset
 
 SHAPE = (24, 40, 16, 8)
 KEPT: dict[str, Any] = {"backward_p": "kept", "block": None}

@@ -15,11 +15,12 @@ import pytest
 
 from references.decompose import Decomposition, decompose
 from tests.verify.bounds.models import FUSED, of
-from verify.arithmetic import A100, H100, ArithmeticModel, Chain, preset
+from verify.arithmetic import A100, H100, ArithmeticModel, Chain
 from verify.bounds import Bound, Models, bound
 from verify.case import Inputs, Tensor
 from verify.formats import BINARY32, FORMATS
 from verify.operation import Operation
+from verify.presets import preset
 
 KINDS = ("normal", "sharp", "offset", "tiny")
 Call = tuple[Inputs, Operation, Decomposition]

@@ -12,9 +12,10 @@ import pytest
 from tests.verify.bounds.inputs import FAMILIES, OPTIONS, problem
 from tests.verify.bounds.models import of
 from tests.verify.bounds.test_attention_bounds import SMALL, inputs_of, judge
-from verify.arithmetic import A100_TF32, ArithmeticModel, preset
+from verify.arithmetic import A100_TF32, ArithmeticModel
 from verify.bounds import bound
 from verify.formats import FORMATS
+from verify.presets import preset
 
 POSITIONS: tuple[dict[str, Any], ...] = (
     {"scale_position": "scores"},

@@ -15,12 +15,13 @@ from tests.verify.bounds.models import EAGER, of
 from tests.verify.bounds.simulator import Array
 from tests.verify.bounds.test_attention_bounds import SMALL, inputs_of
 from verify import bounds
-from verify.arithmetic import ArithmeticModel, Chain, preset
+from verify.arithmetic import ArithmeticModel, Chain
 from verify.bounds import FLAGS, STAGES, Bound, attention_bound, bound, deviations
 from verify.bounds.folding import attention_rows
 from verify.case import Inputs, Tensor
 from verify.formats import BFLOAT16, BINARY16, BINARY32, FORMATS
 from verify.operation import Operation
+from verify.presets import preset
 
 Call = tuple[Inputs, Operation, Decomposition]
 

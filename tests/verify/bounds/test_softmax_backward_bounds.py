@@ -12,13 +12,14 @@ import torch
 from references.decompose import decompose_softmax
 from tests.verify.bounds.models import of
 from verify import families
-from verify.arithmetic import ArithmeticModel, default_preset
+from verify.arithmetic import ArithmeticModel
 from verify.bounds import Models, bound
 from verify.bounds.statement import Array
 from verify.case import Case, Inputs, Plan, Tensor
 from verify.formats import FORMATS
 from verify.kernels import find
 from verify.operation import BACKWARD, Operation, OperationName
+from verify.presets import default_preset
 
 torch.set_num_threads(1)
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}

@@ -11,11 +11,12 @@ import pytest
 from references.decompose import decompose_softmax
 from tests.verify.bounds.models import of
 from tests.verify.bounds.simulator import Array, rounded, simulate_softmax
-from verify.arithmetic import ArithmeticModel, Chain, preset
+from verify.arithmetic import ArithmeticModel, Chain
 from verify.bounds import Bound, Models, bound
 from verify.case import Inputs, Tensor
 from verify.formats import FORMATS
 from verify.operation import Operation, OperationName
+from verify.presets import preset
 
 NAMES: tuple[OperationName, ...] = ("softmax", "log_softmax", "logsumexp")
 KINDS = ("normal", "wide", "ties", "offset", "two levels", "negative", "one", "sparse")

@@ -12,9 +12,9 @@ import pytest
 from tests.verify.bounds.inputs import FAMILIES, problem
 from tests.verify.bounds.simulator import Problem
 from tests.verify.bounds.test_attention_bounds import against, inputs_of
-from verify.arithmetic import preset
 from verify.bounds import Models, bound
 from verify.formats import FORMATS
+from verify.presets import preset
 
 torch = pytest.importorskip("torch")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

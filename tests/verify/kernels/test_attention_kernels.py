@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from tests.verify.kernels.plain_attention import Sample, U, attention, sample
-from verify.arithmetic import ArithmeticModel, preset
+from verify.arithmetic import ArithmeticModel
 from verify.errors import UsageError
 from verify.formats import FORMATS
 from verify.kernels import find, load_all
+from verify.presets import preset
 
 torch.set_num_threads(1)
 NAMES = [
