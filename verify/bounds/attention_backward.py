@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from references.decompose import Decomposition
 from verify.arithmetic import ArithmeticModel, forward_fields
-from verify.bounds.attention import RowsBound, Shared, Variant, rows_bound
+from verify.bounds.attention import RowsBound, rows_bound
 from verify.bounds.backward_probabilities import BackwardP, backward_p, p_for_values
 from verify.bounds.folding import Rows, attention_rows
 from verify.bounds.gradient_sums import Terms, finished, summed
@@ -23,6 +23,7 @@ from verify.bounds.score_gradients import (
     tile_underflow,
 )
 from verify.bounds.statement import GRADIENT_STAGES, Array, Booleans, Bound, largest
+from verify.bounds.variants import Shared, Variant
 from verify.case import Inputs
 from verify.formats import FORMATS
 from verify.operation import Operation, gradient_names

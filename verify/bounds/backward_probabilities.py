@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from verify.arithmetic import ArithmeticModel
-from verify.bounds.attention import RowsBound, Variant
+from verify.bounds.attention import RowsBound
 from verify.bounds.exponentials import grown
 from verify.bounds.folding import Rows
 from verify.bounds.row_sum import row_sum_error
 from verify.bounds.softmax import quotient_error
 from verify.bounds.statement import Array, Booleans
+from verify.bounds.variants import Variant
 from verify.formats import FORMATS
 
 

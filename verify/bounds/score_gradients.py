@@ -8,11 +8,12 @@ import numpy as np
 
 from verify.arithmetic import ArithmeticModel, Chain
 from verify.bounds.accumulators import any_order, largest_finite, products_are_exact
-from verify.bounds.attention import RowsBound, Variant
+from verify.bounds.attention import RowsBound
 from verify.bounds.backward_probabilities import BackwardP
 from verify.bounds.folding import Rows
 from verify.bounds.scores import score_error
 from verify.bounds.statement import Array, Booleans
+from verify.bounds.variants import Variant
 from verify.formats import FORMATS
 
 _U = 2.0**-52  # of the float64 in which the exact quantities are formed, with room

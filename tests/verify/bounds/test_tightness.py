@@ -19,9 +19,10 @@ from tests.verify.bounds.test_attention_bounds import (
 )
 from verify.arithmetic import ArithmeticModel
 from verify.bounds import bound
-from verify.bounds.attention import Shared, _accumulator, _p_rounding
 from verify.bounds.folding import attention_rows
+from verify.bounds.products import _accumulator, _p_rounding
 from verify.bounds.row_sum import row_sum_error
+from verify.bounds.variants import Shared
 from verify.case import Inputs
 from verify.formats import FORMATS
 from verify.operation import Operation
