@@ -25,6 +25,7 @@ LAYERS = [
     ["verify.case", "verify.packing", "verify.arithmetic"],
     ["verify.presets"],
     ["verify.families", "verify.bounds"],
+    ["verify.audit"],
     ["verify.grades", "verify.metrics", "verify.truth"],
     ["verify.judge", "verify.vectors"],
     [

@@ -20,21 +20,18 @@ from references.enclosure import (
     NEGATIVE_INFINITY,
     POSITIVE_INFINITY,
     TIERS,
-    AttentionGradients,
     AttentionTruth,
     Enclosure,
 )
+from verify.audit import audit_attention, audit_gradients, audit_rows, require_overlap
 from verify.case import Inputs
 from verify.declaration import Declaration
-from verify.errors import OracleError
 from verify.formats import BINARY32
 from verify.operation import Operation
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-SMALL = 2**13  # products of a call whose gradients are audited as a whole
-AUDITED = 2**19  # of one row, keys times features: half a second of mpmath
 # 1/ln 2 as the sum of two float64 numbers; the rest is below 2^-108.
 LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
@@ -86,6 +83,11 @@ class Oracle:
         self.audits = 0
         self._memory: dict[Any, Any] = {}
         self._surer: Oracle | None = None
+
+    @property
+    def _audits(self) -> bool:
+        """Whether there is another tier to compare with, and it was asked for."""
+        return bool(self.audit) and self.tier != "exact"
 
     @property
     def route(self) -> str:
@@ -182,15 +184,20 @@ class Oracle:
                 q, k, v, options = _arguments(operation, inputs)
                 do = inputs["do"].values
                 found = references.attention_gradients(q, k, v, do, tier=self.tier, **options)
-                self._audit_gradients(operation, inputs, found)
+                if self._audits:
+                    visible = self.decomposition(operation, inputs).visible
+                    self.audits += audit_gradients(
+                        q, k, v, do, options, visible, found, inputs.digest
+                    )
                 parts, magnitudes = found.parts(), found.magnitude
                 return Truth(
                     parts["dq"], magnitude=magnitudes["dq"], gradients=parts, magnitudes=magnitudes
                 )
             x, dy = inputs["x"].values, inputs["dy"].values
-            function = getattr(references, f"{operation.forward.name}_gradient")
-            dx: Enclosure = function(x, dy, tier=self.tier)
-            self._audit_row_gradient(operation, x, dy, dx, inputs.digest)
+            name = f"{operation.forward.name}_gradient"
+            dx: Enclosure = getattr(references, name)(x, dy, tier=self.tier)
+            if self._audits:
+                self.audits += audit_rows(name, (x, dy), dx, inputs.digest)
             return Truth(dx, gradients={"dx": dx})
 
         return self._once(("gradients", operation, inputs.digest), compute)
@@ -201,7 +208,8 @@ class Oracle:
         def compute() -> Enclosure:
             x = inputs["x"].values
             found: Enclosure = getattr(references, name)(x, tier=self.tier)
-            self._audit_softmax(name, x, found, inputs.digest)
+            if self._audits:
+                self.audits += audit_rows(name, (x,), found, inputs.digest)
             return _loss(found, inputs.integers["target"]) if name != operation.name else found
 
         return Truth(self._once((operation, inputs.digest), compute))
@@ -210,7 +218,8 @@ class Oracle:
         def compute() -> AttentionTruth:
             q, k, v, options = _arguments(operation, inputs)
             found = references.attention(q, k, v, tier=tier, **options)
-            self._audit_attention(q, k, v, options, found, inputs.digest)
+            if self._audits:
+                self.audits += audit_attention(q, k, v, options, found, inputs.digest)
             return found
 
         return self._once((operation, inputs.digest, tier), compute)
@@ -254,77 +263,6 @@ class Oracle:
         with np.errstate(invalid="ignore", over="ignore"):
             size = q @ np.repeat(k, repeat, axis=1).swapaxes(2, 3)
         return np.asarray((removed & ~(size <= BINARY32.largest / 1.45)).any(axis=-1))
-
-    # -- the audit: a sample of rows of every run against mpmath -----------------------------
-
-    def _audit_softmax(self, name: str, x: Array, found: Enclosure, digest: str) -> None:
-        if not self.audit or self.tier == "exact" or 0 in x.shape or x.shape[1] > 4096:
-            return
-        row = int(digest[:12], 16) % x.shape[0]
-        exact: Enclosure = getattr(references, name)(x[row : row + 1], tier="exact")
-        require_overlap(found[row : row + 1], exact, f"{name} row {row}: {self.tier} and mpmath")
-        self.audits += 1
-
-    def _audit_attention(
-        self, q: Array, k: Array, v: Array, options: Any, found: AttentionTruth, digest: str
-    ) -> None:
-        batch, heads, n_q, _ = q.shape
-        if not self.audit or self.tier == "exact" or 0 in q.shape or k[0, 0].size > AUDITED:
-            return
-        at = int(digest[:12], 16) % (batch * heads * n_q)
-        row = np.unravel_index(at, (batch, heads, n_q))
-        triple = (int(row[0]), int(row[1]), int(row[2]))
-        exact = references.attention(q, k, v, tier="exact", rows=[triple], **options)
-        what = f"attention row {triple}: {self.tier} and mpmath"
-        require_overlap(found.output[row], exact.output[row], what)
-        require_overlap(found.lse[row], exact.lse[row], what)
-        self.audits += 1
-
-    def _audit_row_gradient(
-        self, operation: Operation, x: Array, dy: Array, found: Enclosure, digest: str
-    ) -> None:
-        if not self.audit or self.tier == "exact" or 0 in x.shape or x.shape[1] > 4096:
-            return
-        first = int(digest[:12], 16) % x.shape[0]
-        row = slice(first, first + 1)
-        function = getattr(references, f"{operation.forward.name}_gradient")
-        exact: Enclosure = function(x[row], dy[row], tier="exact")
-        what = f"gradient of {operation.forward.name}, row {first}: {self.tier} and mpmath"
-        require_overlap(found[row], exact, what)
-        self.audits += 1
-
-    def _audit_gradients(
-        self, operation: Operation, inputs: Inputs, found: AttentionGradients
-    ) -> None:
-        """dq of one row, from the keys that it sees; of a small call also dk and dv."""
-        q, k, v, options = _arguments(operation, inputs)
-        do, n_k = inputs["do"].values, k.shape[2]
-        if not self.audit or self.tier == "exact" or 0 in q.shape:
-            return
-        if not 0 < k[0, 0].size <= AUDITED:
-            return
-        at = int(inputs.digest[:12], 16) % (q.size // q.shape[3])
-        b, h, i = (int(x) for x in np.unravel_index(at, q.shape[:3]))
-        if not found.dq.finite[b, h, i].all():
-            return
-        kv = h * k.shape[1] // q.shape[1]
-        one, keys = (slice(b, b + 1), slice(h, h + 1), slice(i, i + 1)), (b, kv)
-        row: dict[str, Any] = {name: options.get(name) for name in ("scale", "softcap")}
-        row["mask"] = self.decomposition(operation, inputs).visible[one]
-        if "bias" in options:
-            row["bias"] = np.broadcast_to(options["bias"], (*q.shape[:3], n_k))[one]
-        if "sinks" in options:
-            row["sinks"] = options["sinks"][h : h + 1]
-        exact = references.attention_gradients(
-            q[one], k[keys][None, None], v[keys][None, None], do[one], tier="exact", **row
-        )
-        what = f"gradients, row {(b, h, i)}: {self.tier} and mpmath"
-        require_overlap(found.dq[one], exact.dq, what)
-        self.audits += 1
-        if q.size // q.shape[3] * n_k * max(q.shape[3], v.shape[3]) <= SMALL:
-            whole = references.attention_gradients(q, k, v, do, tier="exact", **options)
-            for name, part in whole.parts().items():
-                require_overlap(found.parts()[name], part, f"{name}: {self.tier} and mpmath")
 
 
 def _loss(log_softmax: Enclosure, target: NDArray[np.int64]) -> Enclosure:
@@ -379,20 +317,6 @@ def _arguments(operation: Operation, inputs: Inputs) -> tuple[Array, Array, Arra
     if inputs.mask is not None:
         options["mask"] = inputs.mask
     return inputs["q"].values, inputs["k"].values, inputs["v"].values, options
-
-
-def require_overlap(a: Enclosure, b: Enclosure, what: str) -> None:
-    """Raises OracleError where two enclosures of one truth contradict each other."""
-    both = a.finite & b.finite
-    with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.abs((a.hi - b.hi) + (a.lo - b.lo))
-        room = (a.radius + b.radius) * (1 + 2.0**-40) + 2.0**-100 * np.abs(a.hi)
-        apart = both & ~(gap <= room)
-    if apart.any() or (a.classes != b.classes).any():
-        place = np.argwhere(apart | (a.classes != b.classes))[0].tolist()
-        raise OracleError(
-            f"two routes to the truth disagree ({what}) at {place}: please report this"
-        )
 
 
 def base_two(lse: Enclosure) -> Enclosure:

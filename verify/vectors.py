@@ -22,6 +22,7 @@ import numpy as np
 import references
 from references.enclosure import Enclosure
 from verify import families
+from verify.audit import require_overlap
 from verify.case import Arrays, Axes, Case, Inputs, Plan
 from verify.declaration import Declaration
 from verify.families._values import normal_qkv
@@ -30,7 +31,7 @@ from verify.integers import Draws
 from verify.operation import OPERATIONS, Operation, OperationName, direction_of
 from verify.packing import LENDERS
 from verify.tensor_files import Stored, serialised, sha256, write_whole
-from verify.truth import Oracle, require_overlap
+from verify.truth import Oracle
 
 FOLDER = Path(references.__file__).parent / "vectors"
 FORMAT_NAMES = ("fp16", "bf16", "fp32")

@@ -7,11 +7,12 @@ import pytest
 
 import references
 from references.enclosure import Enclosure
+from verify.audit import require_overlap
 from verify.case import Inputs, Tensor
 from verify.declaration import Declaration
 from verify.formats import BINARY32
 from verify.operation import Operation
-from verify.truth import Oracle, require_overlap
+from verify.truth import Oracle
 
 LEAKS = Declaration(masked_nonfinite="leaks")
 HOLDS = Declaration()

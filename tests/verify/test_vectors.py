@@ -14,12 +14,12 @@ from safetensors.numpy import load_file
 
 from references.enclosure import Enclosure
 from verify import vectors
+from verify.audit import require_overlap
 from verify.errors import OracleError
 from verify.exporting import Corpus, export
 from verify.grading import Grading, grade_all
 from verify.judge import Verdict
 from verify.tensor_files import DTYPES, Stored, container, deserialised, serialised, sha256
-from verify.truth import require_overlap
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = vectors.manifest()
