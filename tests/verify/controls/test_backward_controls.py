@@ -109,6 +109,7 @@ FAULTS: dict[str, tuple[dict[str, bool], set[str]]] = {
 SHOWN_ELSEWHERE = {
     "padding-scored-zero-backward", "single-through-half-backward",
     "sum-left-out-softmax-backward", "sum-left-out-log-softmax-backward",
+    "squared-row-sum-softmax-backward",
 }  # fmt: skip
 
 
@@ -145,6 +146,14 @@ def test_softmax_controls_leave_the_sum_out(name: str) -> None:
     y = torch.softmax(x, dim=-1)
     wanted = y * dy if name == "softmax" else dy - y * dy
     assert torch.allclose(got, wanted)
+
+
+def test_squared_row_sum_loses_the_sum_from_256_on() -> None:
+    """Flat rows with dy = 1: the gradient is 0, and y where the square of n overflows."""
+    for n, wrong in ((255, 0.0), (256, 1 / 256), (1000, 1 / 1000)):
+        x, dy = torch.zeros(1, n).half(), torch.ones(1, n).half()
+        dx = find("control-squared-row-sum-softmax-backward")[0](x, dy)
+        assert (dx.float() - wrong).abs().max() <= 2.0**-18, n
 
 
 def test_every_backward_control_is_shown_at_work() -> None:
