@@ -292,8 +292,9 @@ def test_a_nan_in_one_query_touches_that_row_only() -> None:
 
 
 def test_importing_loads_neither_numba_nor_flint() -> None:
-    """Nor does asking for the module through `references`."""
-    code = "import sys, references.fast; print({'numba', 'flint', 'torch'} & set(sys.modules))"
+    """Nor does the command's start."""
+    modules = "import sys, references.fast, verify.cli"
+    code = f"{modules}; print({{'numba', 'flint', 'torch'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

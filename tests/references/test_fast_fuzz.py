@@ -127,8 +127,13 @@ def options(r: np.random.Generator, shape: tuple[int, int, int, int], d: int) ->
 def random_case(r: np.random.Generator) -> Case:
     kv_heads, group, d = int(r.integers(1, 3)), int(r.integers(1, 3)), int(r.integers(1, 70))
     n_q, n_k, d_v = int(r.integers(1, 9)), int(r.integers(1, 200)), int(r.integers(1, 10))
-    if r.random() < 0.1:
+    shape = r.random()
+    if shape < 0.1:
         n_q, n_k = int(r.integers(60, 70)), int(r.integers(1, 40))
+    elif shape < 0.15:  # several panels of keys
+        n_q, n_k = int(r.integers(1, 4)), int(r.integers(250, 800))
+    elif shape < 0.2:
+        n_q, d = int(r.integers(1, 4)), int(r.integers(70, 300))
     heads = kv_heads * group
     return Case(
         tensor(r, (1, heads, n_q, d)), tensor(r, (1, kv_heads, n_k, d)),
