@@ -26,7 +26,7 @@ from references.enclosure import (
 from verify.audit import audit_attention, audit_gradients, audit_rows, require_overlap
 from verify.case import Inputs
 from verify.declaration import Declaration
-from verify.formats import BINARY32
+from verify.formats import BINARY32, FORMATS, Format
 from verify.operation import Operation
 
 Array = NDArray[np.float64]
@@ -163,7 +163,8 @@ class Oracle:
         product that overflows, which the kernel declares may leak from under a mask.
 
         A removed key leaks by its score (k not finite, or q k overflows: P of the row may be NaN)
-        or by its value (v not finite, or dO v overflows: dP and dS may be NaN, but P is untouched).
+        or by its value (v not finite, or dO v overflows the format that dP is kept in: dP and dS
+        may be NaN, but P is untouched).
         Source      docs/theory/bounds.md, section 14.6.
         """
         if not operation.is_attention or declared.masked_nonfinite != "leaks":
@@ -175,7 +176,8 @@ class Oracle:
         with np.errstate(invalid="ignore", over="ignore"):
             v = np.repeat(np.abs(inputs["v"].values), removed.shape[1] // inputs["v"].shape[1], 1)
             size = np.abs(inputs["do"].values) @ v.swapaxes(2, 3)
-        rows |= np.asarray((removed & ~(size <= BINARY32.largest / 2)).any(axis=-1))
+        limit = _dp_format(declared, inputs["do"].format).largest
+        rows |= np.asarray((removed & ~(size <= limit / 2)).any(axis=-1))
         return replace(found, unspecified=rows, unspecified_p=by_score)
 
     def _gradients(self, operation: Operation, inputs: Inputs) -> Truth:
@@ -299,6 +301,17 @@ def _empty_lse(lse: Enclosure, empty: NDArray[np.bool_], declared: str) -> Enclo
         radius=np.where(empty, 0.0, lse.radius),
         classes=np.where(empty, classes, lse.classes).astype(np.uint8),
     )
+
+
+def _dp_format(declared: Declaration, fmt: Format) -> Format:
+    """The narrowest format in which a kernel of this declaration may keep dP: what its model says,
+    and that of the input where it names a preset or says nothing."""
+    model: Any = declared.model
+    if isinstance(model, Mapping) and fmt.name in model:
+        model = model[fmt.name]
+    models = [model] if model is None or isinstance(model, (str, Mapping)) else list(model)
+    names = [m.get("dp_format") if isinstance(m, Mapping) else fmt.name for m in models]
+    return min((FORMATS[name or "fp32"] for name in names), key=lambda found: found.largest)
 
 
 def _hidden_nonfinite(removed: NDArray[np.bool_], inputs: Inputs, *names: str) -> NDArray[np.bool_]:

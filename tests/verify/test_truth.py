@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from references.enclosure import Enclosure
 from verify.audit import require_overlap
 from verify.case import Inputs, Tensor
 from verify.declaration import Declaration
-from verify.formats import BINARY32
+from verify.formats import BINARY16, BINARY32
 from verify.operation import Operation
 from verify.truth import Oracle
 
@@ -82,3 +84,29 @@ def test_a_removed_value_takes_no_probability_out(bad: float) -> None:
         assert found.unspecified[0, 0].tolist() == [True, False]
         assert found.unspecified_p[0, 0].tolist() == [by_score, False]
         assert Oracle(audit=0).truth(operation, Inputs(tensors), HOLDS).unspecified is None
+
+
+@pytest.mark.parametrize(
+    ("model", "free"),
+    [
+        ({"dp_format": "fp16"}, True),
+        ({"fp16": {"dp_format": "fp16"}, "fp32": {}}, True),
+        ([{"dp_format": None}, {"dp_format": "fp16"}], True),
+        ({"fp16": {"dp_format": None}}, False),
+        ({"p_format": "fp16"}, False),
+        ("flash", True),
+        (None, True),
+    ],
+)
+def test_a_removed_product_counts_in_the_format_that_dp_is_kept_in(model: Any, free: bool) -> None:
+    """dO v = 65504 2 is beyond binary16 and far inside binary32."""
+    column = (1, 1, 2, 1)
+    values = {"q": [1.0, 1.0], "k": [1.0, 1.0], "v": [1.0, 65504.0], "do": [2.0, 2.0]}
+    tensors = {name: Tensor.rounded(BINARY16, np.reshape(x, column)) for name, x in values.items()}
+    operation = Operation("attention_backward", scale=2.0**-10, causal=True)
+    declared = Declaration(masked_nonfinite="leaks", model=model)
+    found = Oracle(audit=0).truth(operation, Inputs(tensors), declared)
+    assert found.unspecified is not None
+    assert found.unspecified_p is not None
+    assert found.unspecified[0, 0].tolist() == [free, False]
+    assert not found.unspecified_p.any()
