@@ -61,10 +61,12 @@ def _forward(
         total = total * kept + tl.sum(p, 1)
         acc = acc * kept[:, None] + tl.dot(p.to(z.dtype), z, input_precision="ieee")
         m = new
-    o = tl.where((total > 0)[:, None], acc / tl.where(total > 0, total, 1.0)[:, None], 0.0)
+    # a row without keys, and no other: `total > 0` would make the NaN of a live key 0 as well
+    empty = total == 0
+    o = tl.where(empty[:, None], 0.0, acc / tl.where(empty, 1.0, total)[:, None])
     at_o = slab * n_q * d_v + rows[:, None] * d_v + cols_v[None, :]
     tl.store(out + at_o, o.to(out.dtype.element_ty), mask=here & (cols_v < d_v)[None, :])
-    found = m + tl.log(tl.where(total > 0, total, 1.0))
+    found = m + tl.log(tl.where(empty, 1.0, total))
     tl.store(lse + slab * n_q + rows, found, mask=rows < n_q)
 
 
