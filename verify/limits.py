@@ -122,6 +122,7 @@ def lse_limits(limit: Bound, truth: Truth, kernel: Kernel, shifted: bool) -> Lim
     if kernel.declaration.lse_base == "2":
         size = np.where(truth.lse.classes == FINITE, np.abs(truth.lse.hi), 0.0)
         total = (total * 1.4427 + 2 * BINARY32.u * size) * (1 + 2.0**-30)
+        flagged = flagged | (size + total > BINARY32.largest)  # 1.44 times the natural one
     excused = flagged if shifted else np.zeros_like(flagged)
     ignored = np.zeros_like(flagged)
     if truth.unspecified_lse is not None:

@@ -59,6 +59,17 @@ def test_base_two_costs_a_division_and_two_roundings(
     assert (lse_limits(limit(size), truth(lse), kernel, shifted=True).bound == size).all()
 
 
+def test_base_two_may_overflow_where_the_natural_logarithm_does_not(kernel: Kernel) -> None:
+    """0.7 of the largest number fits, and its quotient by ln 2 does not."""
+    two = replace(kernel, declaration=Declaration(lse_base="2"))
+    for share, beyond in ((0.99, False), (1.001, True)):
+        of_two = truth(share * BINARY32.largest)
+        found = lse_limits(limit(1.0), of_two, two, shifted=True)
+        assert np.array_equal(found.flagged, FLAGGED | beyond)
+        assert np.array_equal(found.excused, FLAGGED | beyond)
+        assert np.array_equal(lse_limits(limit(1.0), of_two, kernel, True).flagged, FLAGGED)
+
+
 def test_missing_shift_excuses_no_infinity(kernel: Kernel) -> None:
     """Flags excuse what is not finite in a kernel that subtracts the maximum, and in no other."""
     for shifted in (True, False):

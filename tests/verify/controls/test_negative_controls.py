@@ -161,6 +161,10 @@ FAULTS: dict[str, Fault] = {
     "tail-dropped[power_of_two=true]": Fault(
         lambda f: levels(f, [0.0, 0.0, 9.0]), lambda f: levels(f, [0.0, 0.0, 9.0, 9.0])
     ),
+    "last-block-moved-back": Fault(lambda f: levels(f, [-20.0] * 16 + [-17.0], 1)),
+    "last-block-moved-back[block=1024]": Fault(
+        lambda f: levels(f, [0.0] * 1024 + [3.0], 1), lambda f: levels(f, [0.0] * 40, 1)
+    ),
     "masked-value-leaks": Fault(
         lambda f: poisoned(aligned(f, mask=tiles(32, slice(0, 1))), NAN),
         lambda f: aligned(f, mask=tiles(32, slice(0, 1))),
