@@ -46,7 +46,7 @@ FAMILY = Family(
     "inside and its first keys count twice.",
     effect="Contexts that are longer than a block, and no multiple of it, weigh some tokens double "
     "or not at all.",
-    source="flash-attention-jax 0.3.1 takes chunks of 1024 keys by lax.dynamic_slice, which moves a "
-    "slice that reaches past the end back inside.",
+    source="flash-attention-jax 0.3.1 takes chunks of 1024 keys by lax.dynamic_slice, which moves "
+    "a slice that reaches past the end back inside.",
     cases=_cases,
 )
