@@ -39,6 +39,8 @@ TIMED_SHAPES = {
     "cuda": "prefill:1x16x4096x64,rows:4096x4096",
 }
 TIMED_SECONDS = 180.0
+# Forward kernels of which the gradients, by torch.autograd, are published as well.
+DIFFERENTIATED = ("torch-sdpa-math", "torch-sdpa-flash", "torch-softmax", "torch-log-softmax")
 NOT_PUBLISHED = ("control-", "right-", "cheat-", "honest-")
 
 
@@ -132,10 +134,10 @@ def _requests(ready: list[dict[str, Any]], folder: Path, profile: Profile) -> li
                 for k in ready
                 if device in k["devices"] and fmt in k["formats"] and k["operation"] == operation
             )
-            if names:
-                found.append(
-                    Request(names, formats=fmt, device=device, profile=profile, folder=folder)
-                )
+            request = Request(names, formats=fmt, device=device, profile=profile, folder=folder)
+            turned = tuple(name for name in names if name in DIFFERENTIATED)
+            found += [replace(request, kernels=turned, direction="backward")] if turned else []
+            found += [request] if names else []
     return found
 
 

@@ -102,13 +102,19 @@ def attached(
     certificates: Sequence[Certificate], timings: Sequence[Timed]
 ) -> tuple[list[Certificate], list[Timed]]:
     """Certificates with the timings of their kernel, format and device (after those that they have
-    already, a newer one of a label in place of an older), and the timings that belong to none."""
+    already, a newer one of a label in place of an older), and the timings that belong to none.
+
+    A timing is of a call: where a kernel has certificates of both directions, of the forward one.
+    """
     by_key: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
     for t in timings:
         by_key.setdefault(t.key, {})[label(t.timing)] = t.timing
+    forward = {key(c) for c in certificates if c.direction == "forward"}
     found = []
     for certificate in certificates:
-        mine = {label(t): t for t in certificate.throughput} | by_key.get(key(certificate), {})
+        called = certificate.direction == "forward" or key(certificate) not in forward
+        more = by_key.get(key(certificate), {}) if called else {}
+        mine = {label(t): t for t in certificate.throughput} | more
         found.append(replace(certificate, throughput=tuple(mine.values())))
     known = {key(c) for c in certificates}
     return found, [t for t in timings if t.key not in known]

@@ -12,6 +12,8 @@ from tests.verify.report.factory import certificate
 from verify import publishing
 from verify.bench import running
 from verify.operation import OPERATIONS, TIMED
+from verify.publishing import _requests
+from verify.worker import Worker
 
 
 def test_only_operations_with_shapes_are_timed(
@@ -37,3 +39,17 @@ def test_expected_refutation_says_so(capsys: pytest.CaptureFixture[str]) -> None
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("; as it must be")
     assert not second.endswith("; as it must be")
+
+
+def test_gradients_of_torchs_own_kernels_are_published_in_three_formats() -> None:
+    """By autograd, as requests of their own: a forward certificate says nothing about them."""
+    with Worker() as worker:
+        listed = worker.list_kernels()
+    ready = [k for k in listed if k["name"] in ("torch-sdpa-math", "torch-sdpa-flash")]
+    requests = _requests(ready, Path("out"), "smoke")
+    backward = [r for r in requests if r.direction == "backward"]
+    names = ("torch-sdpa-flash", "torch-sdpa-math")
+    assert [(r.formats, tuple(sorted(r.kernels))) for r in backward if r.device == "cpu"] == [
+        (fmt, names) for fmt in ("bf16", "fp16", "fp32")
+    ]
+    assert len([r for r in requests if r.direction is None]) == len(backward)

@@ -46,6 +46,16 @@ def test_timings_go_to_the_certificate_of_their_kernel_format_and_device() -> No
     assert homeless == [stranger]
 
 
+def test_timings_of_a_kernel_with_gradients_are_those_of_its_forward_pass() -> None:
+    """A backward kernel that has no forward certificate keeps its own."""
+    timing = Timed("mine", "fp16", "cpu", {"label": "a", "seconds_median": 1.0})
+    backward = certificate("mine", operation="attention_backward")
+    found, _ = attached([backward, certificate("mine")], [timing])
+    assert [len(c.throughput) for c in found] == [0, 1]
+    found, homeless = attached([backward], [timing])
+    assert (len(found[0].throughput), homeless) == (1, [])
+
+
 def test_a_file_of_timings_is_no_certificate(tmp_path: Path) -> None:
     """A folder holds both; each is found as what it is."""
     bench = bench_file(tmp_path / "throughput.bench.json")
