@@ -98,9 +98,10 @@ def attention(
     words, left = _unknown(call.q.shape[:3], call.v.shape[3]), np.ones(call.q.shape[:3], np.bool_)
     if call.inside:
         threads = threads if device is None else 1
-        with one_blas_thread(), pool(threads) as workers:
+        keep = call.k.shape[2] <= KEEP_SCRATCH
+        with one_blas_thread(), pool(threads, keep) as workers:
             _Run(call, request, words, left, device).fast(threads, workers)
-        if call.k.shape[2] > KEEP_SCRATCH:
+        if not keep:
             scratch.clear()
     _by_arb(call, request, words.truth, left)
     return words.truth

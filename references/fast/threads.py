@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,13 +38,25 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @contextmanager
-def pool(threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Threads for `each` and `both`; None for one."""
+def pool(threads: int, keep: bool = True) -> Iterator[ThreadPoolExecutor | None]:
+    """Threads for `each` and `both`; None for one.
+
+    keep        let them live on for the next call, with the memory in which they work: fresh pages
+                for it cost as much as a head of 1024 keys.
+    """
     if threads == 1:
         yield None
-        return
-    with ThreadPoolExecutor(threads) as executor:
-        yield executor
+    elif keep:
+        yield _kept(threads, os.getpid())
+    else:
+        with ThreadPoolExecutor(threads) as executor:
+            yield executor
+
+
+@cache
+def _kept(threads: int, process: int) -> ThreadPoolExecutor:
+    """Threads of this process: one that is forked has none of its parent's."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="attncert")
 
 
 def each(work: Callable[[Job], None], jobs: Iterable[Job], threads: Executor | None) -> None:

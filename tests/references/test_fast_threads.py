@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -55,6 +57,8 @@ def test_an_error_of_a_job_reaches_the_caller(threads: int, wrong: int) -> None:
 
     with pool(threads) as workers, pytest.raises(ValueError, match=f"job {wrong}"):
         while_it_pays(fails, lambda job, made: None, list(range(8)), lambda: True, workers)
+    # the threads are kept, and are as good for the next call
+    assert kept(threads, pays=True) == {job: job * job for job in range(10)}
 
 
 @THREADS
@@ -67,8 +71,24 @@ def test_each_and_both_give_what_they_are_asked_for(threads: int) -> None:
     assert sorted(seen) == list(range(20))
 
 
-def test_threads_end_with_their_call() -> None:
-    """No thread is left behind."""
-    before = threading.active_count()
+def test_calls_share_their_threads_and_a_call_may_have_its_own() -> None:
+    """However many calls there are, no more threads than were asked for; its own end with it."""
     kept(3, pays=True)
+    before = threading.active_count()
+    for _ in range(5):
+        kept(3, pays=True)
+    with pool(3, keep=False) as mine, pool(3) as shared:
+        assert mine is not shared
+        each(lambda job: None, range(9), mine)
+        assert threading.active_count() > before
     assert threading.active_count() == before
+
+
+def test_a_process_with_kept_threads_ends() -> None:
+    """They do not hold it up."""
+    script = (
+        "from references.fast.threads import pool, each\nwith pool(2) as p: each(print, [1], p)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "1\n"
