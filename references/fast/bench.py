@@ -220,20 +220,32 @@ def against_mpmath(rows: int) -> Line:
     return Line("mpmath / ours, float16, n = 1024", slow / mine, 1000, 4000, more=True, note=note)
 
 
+CALLS = 5  # one after the other in each half of a pair
+
+
 def two_threads(n: int, rounds: int) -> Line:
-    """Wall clock of one thread over that of two: the median over pairs of calls."""
+    """Wall clock of one thread over that of two: the median over pairs of CALLS calls each, as a
+    run of cases makes them."""
     from references.fast.threads import one_blas_thread
 
     head, gains, times = draw("float16", n), [], []
     with one_blas_thread():  # whatever number of BLAS threads the environment asks for
         head.truth(2)
         for _ in range(3 * rounds):
-            one, two = medians([head.truth, lambda: head.truth(2)], 1, time.perf_counter)
+            one, two = (_seconds(head, threads) for threads in (1, 2))
             gains.append(one / two)
             times.append(two)
     note = f"wall clock; {statistics.median(times) * 1e3:.1f} ms with two"
     gain = statistics.median(gains)
     return Line(f"one thread / two, float16, n = {n}", gain, 1.7, 2, more=True, note=note)
+
+
+def _seconds(head: Head, threads: int) -> float:
+    """Of one call, the mean of CALLS."""
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        head.truth(threads)
+    return (time.perf_counter() - start) / CALLS
 
 
 FIRST = """
