@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEAD, LINE = 760.0, 76.0, 24.0
-HATCHES = ("", "//", "..", "\\\\", "xx", "--", "oo")
+HATCHES = ("", "//", "--", "\\\\", "xx", "++", "||")  # no dots: a circle is a hundred times as long
 
 TEMPLATE = """
 <p>The bound at the deciding element of each case is a sum over stages; this is their share,
