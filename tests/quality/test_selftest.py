@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from references.enclosure import FINITE, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY
 from verify import backing, families, judge, metrics, parts, properties
+from verify.commands.selftest import command
 from verify.judge import Limits
 from verify.properties import Property
 from verify.selftest.expected import Expected, table
@@ -76,6 +79,28 @@ def test_summary_of_a_run_backs_certificates(
     assert backing.summary() == told
     monkeypatch.setattr(backing, "digest", lambda device="cpu": "0" * 64)
     assert backing.summary() is None
+
+
+def test_selftest_that_passed_is_not_repeated_where_only_that_is_needed(
+    bfloat16: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this code; of any other it is run."""
+    monkeypatch.setenv("ATTNCERT_CACHE", str(tmp_path))
+    asked: list[Any] = []
+
+    def selftest(request: Request, folder: Path | None, **more: Any) -> int:
+        asked.append(request)
+        return 0
+
+    monkeypatch.setattr("verify.selftest.command.selftest", selftest)
+    assert CliRunner().invoke(command, ["--if-needed"]).exit_code == 0
+    assert len(asked) == 1
+    backing.keep(summary(bfloat16))
+    done = CliRunner().invoke(command, ["--if-needed"])
+    assert (done.exit_code, len(asked)) == (0, 1)
+    assert "passed already" in done.output
+    assert CliRunner().invoke(command, []).exit_code == 0
+    assert len(asked) == 2
 
 
 def test_table_names_what_exists() -> None:
