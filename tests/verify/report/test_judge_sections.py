@@ -71,10 +71,10 @@ def test_published_tables_are_shown_with_their_version() -> None:
     gates = other_gates._html([certificate()])
     assert published.origin() in gates
     assert all(name in gates for name in published.tables()["gates"])
-    shown = power._html([certificate()])
+    shown = power._html([certificate(fmt="bf16")])
     assert "additive bias" in shown
     assert NOT_CERTIFIABLE in shown
-    assert "bf16" not in shown
+    assert "fp16" not in shown
 
 
 def test_published_power_has_every_defect_in_every_cell() -> None:
