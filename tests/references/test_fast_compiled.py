@@ -12,11 +12,7 @@ from typing import Any
 import pytest
 
 import references
-from references import fast
-
-assert fast.available() is None
-
-from references.fast import compiled  # noqa: E402  (needs numba)
+from references.fast import compiled
 
 COLD = """
 import numpy as np

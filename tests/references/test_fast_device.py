@@ -11,19 +11,16 @@ import torch
 
 from references import arb, fast
 from references.enclosure import ARB, FAST_PLUS
-from tests.references.test_fast_attention import OPTIONS, draw, require_same_truth
-from tests.references.test_fast_fuzz import EXTRA_BITS, Tally, random_case
-
-assert fast.available() is None
-
-from references.fast import (  # noqa: E402  (compiled by available())
+from references.fast import (
     device,
     device_assumptions,
     device_pairs,
     device_sums,
     heads,
 )
-from references.fast.device_pairs import Exponential, divide, product_error, tree_sum  # noqa: E402
+from references.fast.device_pairs import Exponential, divide, product_error, tree_sum
+from tests.references.test_fast_attention import OPTIONS, draw, require_same_truth
+from tests.references.test_fast_fuzz import EXTRA_BITS, Tally, random_case
 
 
 @pytest.mark.parametrize("name", OPTIONS)

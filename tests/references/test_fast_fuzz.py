@@ -12,12 +12,9 @@ import pytest
 
 from references import arb, fast
 from references.enclosure import ARB, Array, AttentionTruth, Enclosure
-
-assert fast.available() is None
-
-from references.fast import heads, scores  # noqa: E402  (compiled by available())
-from references.fast.prepared import prepare_values  # noqa: E402
-from references.fast.weights import differences, maxima  # noqa: E402
+from references.fast import heads, scores
+from references.fast.prepared import prepare_values
+from references.fast.weights import differences, maxima
 
 EXTRA_BITS = 1100  # Arb at 1200 bits
 BFLOAT = ("bfloat16", -133, 127)

@@ -15,8 +15,6 @@ from tests.references.gradient_cases import OPTIONS, make
 from tests.references.test_arb_agreement import _cases, _float32, _normal, _strewn, _wide
 from tests.references.test_exact_overlap import disagreements
 
-assert fast.available() is None
-
 LOST = 2.0**-250  # what keys whose weight is below 2^-432 may add
 Tensors = tuple[Array, Array, Array, Array]
 # Outside of binary32, which this tier asks for.

@@ -7,13 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from references import fast
 from references.enclosure import Array
-
-assert fast.available() is None
-
-from references.fast import prepared, slicing, weights  # noqa: E402  (compiled by available())
-from references.fast.doubledouble import divide, multiply  # noqa: E402
+from references.fast import prepared, slicing, weights
+from references.fast.doubledouble import divide, multiply
 
 
 def wide(seed: int, shape: tuple[int, int], spread: float, dtype: str = "float32") -> Array:

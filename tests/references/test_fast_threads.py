@@ -9,11 +9,7 @@ import time
 
 import pytest
 
-from references import fast
-
-assert fast.available() is None
-
-from references.fast.threads import both, each, pool, while_it_pays  # noqa: E402  (needs numba)
+from references.fast.threads import both, each, pool, while_it_pays
 
 THREADS = pytest.mark.parametrize("threads", [1, 2, 3])
 

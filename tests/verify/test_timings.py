@@ -26,7 +26,9 @@ def bench_file(path: Path, *extras: dict[str, Any]) -> Path:
 def test_a_users_own_benchmark_names_its_kernel_and_format(tmp_path: Path) -> None:
     """extra_info with kernel and dtype is enough; a benchmark without is of nothing we know."""
     mine = {"kernel": "mine.py:flash", "dtype": "bfloat16"}
-    path = bench_file(tmp_path / "a.bench.json", mine, {}, {"kernel": "x"}, {"kernel": "x", "dtype": "?"})  # fmt: skip # noqa: E501
+    path = bench_file(
+        tmp_path / "a.bench.json", mine, {}, {"kernel": "x"}, {"kernel": "x", "dtype": "?"}
+    )
     (found,) = read(path)
     assert found.key == ("mine.py:flash", "bf16", "cpu")
     assert found.timing["seconds_median"] == 0.02

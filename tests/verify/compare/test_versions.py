@@ -25,7 +25,9 @@ def certified(folder: Path, source: str) -> Path:
     (folder / "mine.py").write_text(source)
     name = f"{folder / 'mine.py'}:softmax"
     made = {"model": "half"}  # what both versions keep to
-    request = Request((name,), "fp16", profile="smoke", only=("standard_normal",), folder=folder, declared=made)  # fmt: skip # noqa: E501
+    request = Request(
+        (name,), "fp16", profile="smoke", only=("standard_normal",), folder=folder, declared=made
+    )
     certify_all(request)
     return folder
 

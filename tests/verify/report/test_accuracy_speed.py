@@ -73,7 +73,10 @@ def test_a_refuted_kernel_is_never_recommended_and_its_worst_case_is_lost() -> N
     assert [p.title for p in front(found)] == ["right fp16"]
     assert "the fastest certified kernel is right fp16" in answers(found)[0]
     alone = answers(points([naive, replace(naive, format="bf16")], SHAPE))[:2]
-    assert alone == ["fp16: none of the timed kernels is certified.", "bf16: none of the timed kernels is certified."]  # fmt: skip # noqa: E501
+    assert alone == [
+        "fp16: none of the timed kernels is certified.",
+        "bf16: none of the timed kernels is certified.",
+    ]
 
 
 def test_a_time_that_cannot_be_true_recommends_nobody() -> None:
