@@ -25,6 +25,7 @@ from torch import Tensor
 
 from verify.kernels import kernel
 from verify.kernels._ggml import array, computed, context, libraries, missing
+from verify.kernels._masks import numbers, seen
 from verify.kernels._precision import DTYPES
 
 SOURCE = (
@@ -97,11 +98,7 @@ def attention(
 
 def _mask(q: Tensor, k: Tensor, causal: bool, mask: Tensor | None) -> Tensor | None:
     """0 and -inf in binary16, (batch, heads, n_q, n_k); None where every key is seen."""
-    n_q, n_k = q.shape[2], k.shape[2]
-    if causal:
-        corner = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
-        mask = corner if mask is None else mask & corner
-    if mask is None:
+    found = seen(q, k, mask, "bottom-right") if causal else mask
+    if found is None:
         return None
-    added = torch.zeros(mask.shape, dtype=torch.float16).masked_fill(~mask, float("-inf"))
-    return added.expand(*q.shape[:3], n_k)
+    return numbers(found, torch.float16).expand(*q.shape[:3], k.shape[2])

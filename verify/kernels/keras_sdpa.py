@@ -14,15 +14,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from verify.errors import UnusableError
 from verify.kernels import kernel
 from verify.kernels._installed import needs
+from verify.kernels._masks import joined, seen, with_four_axes
 from verify.kernels._precision import DTYPES
 from verify.kernels._softmax import softmax_model
-from verify.kernels.torch_sdpa import flash_model, top_left
+from verify.kernels.torch_sdpa import flash_model
 
 SOURCE = "keras 3.15.1: keras/src/backend/torch/nn.py"
 
@@ -74,12 +74,10 @@ def attention(
     Keras takes (batch, n, heads, d), and a mask or a bias, the latter without `is_causal`.
     """
     if bias is not None and causal:
-        mask, causal = top_left(q, k) if mask is None else mask & top_left(q, k), False
-    if bias is not None and mask is not None:
-        bias, mask = torch.where(mask, bias, float("-inf")), None
-    mask, bias = (
-        None if x is None else x.reshape(*[1] * (4 - x.dim()), *x.shape) for x in (mask, bias)
-    )
+        mask, causal = seen(q, k, mask, "top-left"), False
+    if bias is not None:
+        bias, mask = joined(mask, bias), None
+    mask = with_four_axes(mask)
     out: Tensor = _ops().dot_product_attention(
         *(x.transpose(1, 2) for x in (q, k, v)),
         bias=bias,

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from verify.kernels import kernel
 from verify.kernels._installed import needs
+from verify.kernels._masks import one_mask
 from verify.kernels._mlx import array, tensor
 from verify.kernels._precision import DTYPES
 from verify.kernels.mlx_softmax import EXP_RELATIVE
@@ -81,25 +81,10 @@ def attention(
     import mlx.core as mx
 
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    joined = _joined(q, k, causal, mask, bias)
+    joined = one_mask(q, k, causal, mask, bias, "bottom-right")
     chosen = "causal" if joined is None and causal else None if joined is None else array(joined)
     with mx.stream(mx.cpu):
         out = mx.fast.scaled_dot_product_attention(
             array(q), array(k), array(v), scale=scale, mask=chosen
         )
         return tensor(out)
-
-
-def _joined(
-    q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
-) -> Tensor | None:
-    """One mask for MLX; None where there is no mask tensor."""
-    if mask is None and bias is None:
-        return None
-    if causal:
-        n_q, n_k = q.shape[-2], k.shape[-2]
-        corner = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
-        mask = corner if mask is None else mask & corner
-    if bias is None:
-        return mask
-    return bias if mask is None else torch.where(mask, bias, float("-inf"))

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from verify.kernels import kernel
 from verify.kernels._installed import needs
+from verify.kernels._masks import one_mask
 from verify.kernels._openvino import run
 from verify.kernels._precision import DTYPES
 
@@ -85,7 +86,7 @@ def attention(
     """q, k (batch, heads, n, d), v (batch, heads, n_k, d_v)."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     inputs = [q, k, v, torch.tensor(scale, dtype=q.dtype)]
-    joined = _joined(q, k, causal, mask, bias)
+    joined = one_mask(q, k, causal, mask, bias)
     alone = causal and joined is None
     if joined is not None:
         inputs.append(joined)
@@ -105,19 +106,3 @@ def _graph(causal: bool) -> Any:
         )
 
     return build
-
-
-def _joined(
-    q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
-) -> Tensor | None:
-    """One mask with 4 axes, boolean or additive; None where there is none but `causal`."""
-    if mask is None and bias is None:
-        return None
-    if causal:
-        corner = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-        mask = corner if mask is None else mask & corner
-    found = mask if bias is None else bias
-    if bias is not None and mask is not None:
-        found = torch.where(mask, bias, torch.tensor(float("-inf"), dtype=bias.dtype))
-    assert found is not None
-    return found.reshape(*[1] * (4 - found.dim()), *found.shape)

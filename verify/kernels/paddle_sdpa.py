@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._masks import one_mask
 from verify.kernels._paddle import array, library, missing, tensor
 from verify.kernels.paddle_softmax import FORMATS
 
@@ -75,7 +75,7 @@ def attention(
 
     Paddle takes (batch, n, heads, d), and one mask: causal alone, or boolean, or additive.
     """
-    joined = _joined(q, k, causal, mask, bias)
+    joined = one_mask(q, k, causal, mask, bias)
     out = library().nn.functional.scaled_dot_product_attention(
         *(array(x.transpose(1, 2)) for x in (q, k, v)),
         attn_mask=None if joined is None else array(joined),
@@ -83,19 +83,3 @@ def attention(
         scale=scale,
     )
     return tensor(out).transpose(1, 2)
-
-
-def _joined(
-    q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
-) -> Tensor | None:
-    """One mask with 4 axes, boolean or additive; None where there is none but `causal`."""
-    if mask is None and bias is None:
-        return None
-    if causal:
-        corner = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-        mask = corner if mask is None else mask & corner
-    found = mask if bias is None else bias
-    if bias is not None and mask is not None:
-        found = torch.where(mask, bias, float("-inf"))
-    assert found is not None
-    return found.reshape(*[1] * (4 - found.dim()), *found.shape)

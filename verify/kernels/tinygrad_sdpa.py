@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._masks import one_mask
 from verify.kernels._precision import DTYPES
 from verify.kernels._tinygrad import array, missing, tensor
 from verify.kernels.tinygrad_softmax import exponential
@@ -84,7 +84,7 @@ def attention(
 
     tinygrad takes one mask: causal alone, or boolean, or additive; several are joined here.
     """
-    joined = _joined(q, k, causal, mask, bias)
+    joined = one_mask(q, k, causal, mask, bias)
     out = array(q).scaled_dot_product_attention(
         array(k),
         array(v),
@@ -93,17 +93,3 @@ def attention(
         enable_gqa=q.shape[1] != k.shape[1],
     )
     return tensor(out)
-
-
-def _joined(
-    q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
-) -> Tensor | None:
-    """One mask, boolean or additive; None where there is none but `causal`."""
-    if mask is None and bias is None:
-        return None
-    if causal:
-        corner = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-        mask = corner if mask is None else mask & corner
-    if bias is None:
-        return mask
-    return bias if mask is None else torch.where(mask, bias, float("-inf"))

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._masks import seen
 from verify.kernels._precision import DTYPES
 from verify.kernels.torch_flex_attention import uncompiled
-from verify.kernels.torch_sdpa import BINARY32, top_left
+from verify.kernels.torch_sdpa import BINARY32
 
 SOURCE = "torch 2.13 torch/_inductor/codegen/cpp.py; docs: torch.compiler"
 
@@ -97,8 +98,6 @@ def attention(
     softcap: float | None = None,
 ) -> Tensor:
     """q (batch, heads, n_q, d), k (batch, heads, n_k, d), v (batch, heads, n_k, d_v)."""
-    visible = mask
-    if causal:
-        visible = top_left(q, k) if mask is None else mask & top_left(q, k)
+    visible = seen(q, k, mask, "top-left") if causal else mask
     answer: Tensor = program()(q, k, v, scale, visible, bias, softcap)
     return answer

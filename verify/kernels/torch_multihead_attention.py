@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._masks import seen, with_four_axes
 from verify.kernels._precision import DTYPES
-from verify.kernels.torch_sdpa import BINARY32, flash_model, top_left, with_four_axes
+from verify.kernels.torch_sdpa import BINARY32, flash_model
 
 SOURCE = "torch 2.13 torch/nn/functional.py, multi_head_attention_forward"
 
@@ -65,12 +66,8 @@ def packed(x: Tensor) -> Tensor:
 
 def removing(q: Tensor, k: Tensor, causal: bool, mask: Tensor | None) -> Tensor | None:
     """True where the key is removed, (batch heads, n_q, n_k); None where nothing is."""
-    seen = with_four_axes(mask)
-    if causal:
-        seen = top_left(q, k) if seen is None else seen & top_left(q, k)
-    if seen is None:
-        return None
-    return ~seen.expand(*q.shape[:3], k.shape[2]).flatten(0, 1)
+    kept = with_four_axes(seen(q, k, mask, "top-left") if causal else mask)
+    return None if kept is None else ~kept.expand(*q.shape[:3], k.shape[2]).flatten(0, 1)
 
 
 def attend(

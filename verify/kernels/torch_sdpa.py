@@ -37,6 +37,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from verify.kernels import kernel
+from verify.kernels._masks import joined, numbers, one_mask, seen
 from verify.kernels._precision import DTYPES
 
 SOURCE = "pytorch aten/src/ATen/native/transformers/attention.cpp, cpu/FlashAttentionKernel.cpp"
@@ -94,25 +95,6 @@ def tensor_core_model() -> str:
     return "flash-h100" if newest else "flash-a100"
 
 
-def additive(mask: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:
-    """One floating mask out of a boolean one and a bias (with one of them, that one), 4-axis."""
-    mask, bias = with_four_axes(mask), with_four_axes(bias)
-    if mask is None or bias is None:
-        return bias if mask is None else mask
-    removed = torch.zeros((), dtype=bias.dtype, device=q.device).masked_fill(~mask, float("-inf"))
-    return torch.where(mask, bias, removed)
-
-
-def with_four_axes(mask: Tensor | None) -> Tensor | None:
-    """A mask with leading axes of length 1: torch takes 2 or 4 axes only."""
-    return None if mask is None else mask.reshape(*[1] * (4 - mask.dim()), *mask.shape)
-
-
-def top_left(q: Tensor, k: Tensor) -> Tensor:
-    """The causal mask with torch's corner, (n_q, n_k)."""
-    return torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
-
-
 def attend(
     backends: list[SDPBackend],
     q: Tensor,
@@ -124,16 +106,14 @@ def attend(
     bias: Tensor | None = None,
 ) -> Tensor:
     """q (batch, heads, n_q, d), k (batch, kv_heads, n_k, d), v (batch, kv_heads, n_k, d_v)."""
-    both = causal and (mask is not None or bias is not None)
-    if both:
-        mask = top_left(q, k) if mask is None else mask & top_left(q, k)
+    handed = one_mask(q, k, causal, mask, bias)
     with sdpa_kernel(backends):
         return scaled_dot_product_attention(
             q,
             k,
             v,
-            attn_mask=additive(mask, bias, q),
-            is_causal=causal and not both,
+            attn_mask=handed,
+            is_causal=causal and handed is None,
             scale=scale,
             enable_gqa=q.shape[1] != k.shape[1],
         )
@@ -286,12 +266,9 @@ def flash_lse(
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The operator below torch's flash backend; its masks are floating, (…, n_q, n_k)."""
-    if causal:
-        mask = top_left(q, k) if mask is None else mask & top_left(q, k)
-    added = additive(mask, bias, q)
+    added = joined(seen(q, k, mask, "top-left") if causal else mask, bias)
     if added is not None and added.dtype == torch.bool:
-        none = torch.zeros((), dtype=q.dtype, device=q.device)
-        added = torch.where(added, none, float("-inf"))
+        added = numbers(added, q.dtype)
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, lse = operator(q, k, v, attn_mask=added, scale=scale)
     return (out, lse) if return_lse else out

@@ -28,6 +28,7 @@ from torch import Tensor
 from verify.kernels import kernel
 from verify.kernels._eager import eager_model
 from verify.kernels._installed import needs
+from verify.kernels._masks import seen
 from verify.kernels._precision import DTYPES
 
 SOURCE = (
@@ -49,10 +50,7 @@ def additive(
     q: Tensor, k: Tensor, causal: bool, mask: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
     """The library's additive mask: 0 or the lowest finite number; a bias is added to it."""
-    if causal:
-        n_q, n_k = q.shape[-2], k.shape[-2]
-        corner = torch.ones(n_q, n_k, dtype=torch.bool, device=q.device).tril(n_k - n_q)
-        mask = corner if mask is None else mask & corner
+    mask = seen(q, k, mask, "bottom-right") if causal else mask
     if mask is None:
         return bias
     lowest = torch.finfo(q.dtype).min

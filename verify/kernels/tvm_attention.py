@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from verify.kernels import kernel
+from verify.kernels._masks import joined, numbers
 from verify.kernels._tvm import missing, run
 
 FORMATS = ("fp16", "fp32")
@@ -100,7 +101,8 @@ def _added(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Te
     """The bias of the operator, of shape (batch, heads, n_q, n_k); None where there is none."""
     if mask is None and bias is None:
         return None
-    found = torch.zeros((), dtype=q.dtype) if bias is None else bias
-    if mask is not None:
-        found = torch.where(mask, found, torch.tensor(float("-inf"), dtype=found.dtype))
+    found = joined(mask, bias)
+    assert found is not None
+    if found.dtype is torch.bool:
+        found = numbers(found, q.dtype)
     return found.expand(*q.shape[:3], k.shape[2])
