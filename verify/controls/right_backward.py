@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from verify.controls._control import honest_backward, right
 from verify.declaration import declare
-from verify.kernels._attention import Attention, Kernel, Online, TwoPass
+from verify.kernels._attention import Attention, Kernel, TwoPass
 from verify.kernels._attention_backward import FlashBackward, Saved
-from verify.kernels._eager import eager_model
+from verify.kernels._attention_tiled import Online
 
 OPERATION = "attention_backward"
 
@@ -100,27 +99,12 @@ def autograd_two_pass() -> Kernel:
     return _autograd(TwoPass())
 
 
-def _eager_model(name: str) -> dict[str, Any]:
-    """The preset `eager` of a backward pass, whose bf16 products read subnormals as zero: what
-    torch's do on a CPU with bf16 units."""
-    stored = ("dp_format", "ds_format", "backward_p_format", "group_format")
-    return eager_model("eager", name, stored_scores=name, log_softmax="lse") | {
-        "backward_p": "kept",
-        "delta": "probabilities",
-        "ds_roundings": 2,
-        "ds_form": "products",
-        "gradients": {"format": "fp32"},
-        "gradient_scale": "operands",
-        "more_roundings": 2,
-        **dict.fromkeys(stored, name),
-    }
-
-
 @right("eager-backward", "tensor operations in the input format, declared eager", OPERATION)
 def eager() -> Kernel:
     """Scores, P and every step of the gradient are stored in the input format."""
 
-    models = {name: _eager_model(name) for name in ("fp16", "bf16", "fp32")}
+    # torch's bf16 products on a CPU with bf16 units read subnormals as zero
+    models = {"fp16": "eager", "bf16": "eager+ftz", "fp32": "eager"}
 
     @declare(operation=OPERATION, model=models, without=("gqa",))
     def attention_backward(

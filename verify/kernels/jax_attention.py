@@ -48,6 +48,12 @@ def heads_inside(x: Tensor) -> Any:
     return to_jax(x.transpose(1, 2))
 
 
+def local_window(window: tuple[int, int] | None, q: Tensor, k: Tensor) -> tuple[int, int] | None:
+    """JAX has no word for "no limit": a limit that no key can reach."""
+    far = q.shape[2] + k.shape[2]
+    return window and (far if window[0] < 0 else window[0], far if window[1] < 0 else window[1])
+
+
 def four_axes(x: Tensor | None, q: Tensor, k: Tensor) -> Any:
     """A mask or bias with the axes (batch or 1, heads or 1, n_q, n_k)."""
     if x is None:
@@ -87,16 +93,13 @@ def attention(
     """q (batch, heads, n_q, d), k and v (batch, kv_heads, n_k, d)."""
     import jax
 
-    # JAX has no word for "no limit": a limit that no key can reach
-    far = q.shape[2] + k.shape[2]
-    local = None if window is None else tuple(far if w < 0 else w for w in window)
     answer = jax.nn.dot_product_attention(
         *(heads_inside(x) for x in (q, k, v)),
         four_axes(bias, q, k),
         four_axes(mask, q, k),
         scale=scale,
         is_causal=causal,
-        local_window_size=local,
+        local_window_size=local_window(window, q, k),
         implementation="xla",
         return_residual=return_lse,
     )

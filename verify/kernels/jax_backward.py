@@ -28,11 +28,17 @@ from torch import Tensor
 
 from verify.kernels import kernel
 from verify.kernels._jax import from_jax, missing, to_jax
-from verify.kernels.jax_attention import attention_model, heads_inside
+from verify.kernels.jax_attention import attention_model, heads_inside, local_window
 from verify.kernels.jax_softmax import jax_model
 
 FORMATS = ("fp16", "bf16", "fp32")
-SOURCE = "jax 0.10.2 jax/_src/nn/functions.py"
+SHARED: dict[str, Any] = {
+    "formats": FORMATS,
+    "devices": ("cpu",),
+    "libraries": ("jax", "jaxlib"),
+    "unavailable": missing,
+    "source": "jax 0.10.2 jax/_src/nn/functions.py",
+}
 
 
 def attention_backward_model(name: str) -> dict[str, Any]:
@@ -71,16 +77,12 @@ def gradients(function: Callable[..., Any], given: tuple[Any, ...], upstream: An
     name="jax-dot-product-attention-backward",
     operation="attention_backward",
     summary="the vjp of jax.nn.dot_product_attention, XLA on a CPU",
-    formats=FORMATS,
-    devices=("cpu",),
     model={name: attention_backward_model(name) for name in FORMATS},
     corner="top-left",
     empty_row="mean",
     masked_nonfinite="leaks",
     without=("d_v",),
-    libraries=("jax", "jaxlib"),
-    unavailable=missing,
-    source=SOURCE,
+    **SHARED,
 )
 def attention_backward(
     q: Tensor,
@@ -97,14 +99,12 @@ def attention_backward(
     """q (batch, heads, n_q, d), k and v (batch, kv_heads, n_k, d), do like q."""
     import jax
 
-    far = q.shape[2] + k.shape[2]
-    local = None if window is None else tuple(far if w < 0 else w for w in window)
     pairs = (q.shape[2], k.shape[2])
     call = partial(
         jax.nn.dot_product_attention,
         scale=scale,
         is_causal=causal,
-        local_window_size=local,
+        local_window_size=local_window(window, q, k),
         implementation="xla",
     )
 
@@ -135,12 +135,8 @@ def _four_axes(x: Any, pairs: tuple[int, int]) -> Any:
     refuted={
         "fp16": "the square of the row sum overflows from 256 on, and the sum of y dy is lost"
     },
-    formats=FORMATS,
-    devices=("cpu",),
     model=ROW_MODEL,
-    libraries=("jax", "jaxlib"),
-    unavailable=missing,
-    source=SOURCE,
+    **SHARED,
 )
 def softmax_backward(x: Tensor, dy: Tensor) -> Tensor:
     """x and dy (rows, n)."""
@@ -153,12 +149,8 @@ def softmax_backward(x: Tensor, dy: Tensor) -> Tensor:
     name="jax-log-softmax-backward",
     operation="log_softmax_backward",
     summary="the vjp of jax.nn.log_softmax",
-    formats=FORMATS,
-    devices=("cpu",),
     model=ROW_MODEL,
-    libraries=("jax", "jaxlib"),
-    unavailable=missing,
-    source=SOURCE,
+    **SHARED,
 )
 def log_softmax_backward(x: Tensor, dy: Tensor) -> Tensor:
     """x and dy (rows, n)."""
