@@ -23,7 +23,7 @@ LAYERS = [
     ["verify.declaration", "verify.tensor_files", "verify.foreign"],
     ["verify"],
     ["verify.case", "verify.packing", "verify.arithmetic"],
-    ["verify.presets"],
+    ["verify.presets", "verify.family"],
     ["verify.families", "verify.bounds"],
     ["verify.audit"],
     ["verify.grades", "verify.metrics", "verify.truth"],

@@ -10,7 +10,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from verify.case import Arrays, Axes, Case, Family, Inputs, Plan, Profile, Tensor
+from verify.case import Arrays, Axes, Case, Inputs, Plan, Profile, Tensor
+from verify.family import Family
 from verify.formats import BFLOAT16, BINARY16, BINARY32, E4M3
 from verify.integers import Draws
 from verify.operation import Operation

@@ -10,8 +10,9 @@ import pytest
 
 from references.enclosure import FINITE, Enclosure
 from tests.verify.bounds.inputs import probes, problem
+from tests.verify.bounds.machine import Array
 from tests.verify.bounds.models import EAGER, FUSED, of
-from tests.verify.bounds.simulator import Array, Problem, simulate
+from tests.verify.bounds.simulator import Problem, simulate
 from tests.verify.bounds.test_attention_bounds import against, inputs_of
 from verify import grades
 from verify.arithmetic import H100, ArithmeticModel, Chain

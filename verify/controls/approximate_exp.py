@@ -14,7 +14,8 @@ from torch import Tensor
 from verify.controls._control import control, honest
 from verify.controls._rows import Rows
 from verify.errors import UsageError
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 
 
 def coarse_exp(x: Tensor, bits: int) -> Tensor:

@@ -10,7 +10,8 @@ import math
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 
 
 class BaseTwo(Online):

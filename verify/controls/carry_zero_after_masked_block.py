@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import INFINITY, Kernel, Online
+from verify.kernels._attention import INFINITY, Kernel
+from verify.kernels._attention_tiled import Online
 
 
 class CarriesZero(Online):

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest
 from verify.errors import UsageError
-from verify.kernels._attention import INFINITY, Call, Kernel, Split
+from verify.kernels._attention import INFINITY, Call, Kernel
+from verify.kernels._attention_tiled import Split
 
 
 @dataclass(frozen=True)

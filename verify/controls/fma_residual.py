@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import INFINITY, Kernel, Online
+from verify.kernels._attention import INFINITY, Kernel
+from verify.kernels._attention_tiled import Online
 
 LOG2_E = 1.4426950216293335  # log2(e) rounded to binary32
 

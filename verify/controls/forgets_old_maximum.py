@@ -10,7 +10,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest
 from verify.controls._rows import Rows
-from verify.kernels._attention import INFINITY, Kernel, Online
+from verify.kernels._attention import INFINITY, Kernel
+from verify.kernels._attention_tiled import Online
 
 
 class Forgets(Online):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import control, honest, low_format
-from verify.kernels._attention import INFINITY, Call, Kernel, Online
+from verify.kernels._attention import INFINITY, Call, Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import dtype_of
 
 

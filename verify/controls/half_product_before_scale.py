@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import rounded
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest, low_format
 from verify.controls._rows import Rows
-from verify.kernels._attention import Call, Kernel, Online
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import NAMES, dtype_of
 
 

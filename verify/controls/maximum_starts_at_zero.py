@@ -11,7 +11,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest
 from verify.controls._rows import Rows
-from verify.kernels._attention import Call, Kernel, Online, State
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online, State
 
 
 class StartsAtZero(Online):

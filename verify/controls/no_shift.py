@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Call, Kernel, Online, State
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online, State
 
 
 class Unshifted(Online):

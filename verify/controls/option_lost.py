@@ -14,7 +14,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest
 from verify.errors import UsageError
-from verify.kernels._attention import Call, Kernel, Online
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online
 
 ORDER = ("scale", "causal", "window", "mask", "bias", "softcap", "sinks")  # as `prepared` has them
 

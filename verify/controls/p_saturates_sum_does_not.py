@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import INFINITY, Call, Kernel, Online
+from verify.kernels._attention import INFINITY, Call, Kernel
+from verify.kernels._attention_tiled import Online
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from torch.nn.functional import pad
 
 from verify.controls._control import control, honest
 from verify.controls._rows import Rows
-from verify.kernels._attention import Call, Kernel, Online
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online
 
 
 class ScoresPadding(Online):

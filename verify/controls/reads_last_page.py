@@ -12,7 +12,8 @@ from torch import Tensor
 
 from verify.controls._control import control
 from verify.declaration import declare
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels.textbook_packed import paged
 
 

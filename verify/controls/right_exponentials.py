@@ -12,7 +12,8 @@ from torch import Tensor
 from verify.controls._control import right
 from verify.controls.approximate_exp import coarse_exp
 from verify.formats import FORMATS
-from verify.kernels._attention import INFINITY, Call, Kernel, Online, State
+from verify.kernels._attention import INFINITY, Call, Kernel
+from verify.kernels._attention_tiled import Online, State
 
 LOG2_E = math.log2(math.e)
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import right
-from verify.kernels._attention import Call, Kernel, Online, Shifted, State, TwoPass
+from verify.kernels._attention import Call, Kernel, Shifted, TwoPass
+from verify.kernels._attention_tiled import Online, State
 from verify.kernels._precision import rounded
 
 SMALLEST_NORMAL = {"fp16": 2.0**-14, "bf16": 2.0**-126, "fp32": 2.0**-126}

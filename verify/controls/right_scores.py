@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from verify.controls._control import right
-from verify.kernels._attention import Call, Kernel, Online
+from verify.kernels._attention import Call, Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import rounded
 
 

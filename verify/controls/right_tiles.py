@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import right
-from verify.kernels._attention import INFINITY, Call, Kernel, Online, Split, State
+from verify.kernels._attention import INFINITY, Call, Kernel
+from verify.kernels._attention_tiled import Online, Split, State
 
 
 @right("sixteen-key-blocks", "tiles of 16 keys")

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from verify.controls._control import control, honest
 from verify.errors import UsageError
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import rounded
 
 

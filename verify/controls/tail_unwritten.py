@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ Report      FlashAttention 2.0 against 2.1; torch's is_causal has the other corn
 from __future__ import annotations
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 
 
 @control("wrong-causal-corner", "top-left where bottom-right is declared")

@@ -6,7 +6,8 @@ Shows       heads 6, kv_heads 2, V[h] = h.
 from __future__ import annotations
 
 from verify.controls._control import control, honest
-from verify.kernels._attention import Kernel, Online
+from verify.kernels._attention import Kernel
+from verify.kernels._attention_tiled import Online
 
 
 class WrongKvHead(Online):

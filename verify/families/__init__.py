@@ -11,8 +11,9 @@ import pkgutil
 from collections.abc import Iterator
 from importlib import resources
 
-from verify.case import Case, Family, Plan
+from verify.case import Case, Plan
 from verify.errors import UsageError
+from verify.family import Family
 
 
 def names() -> list[str]:

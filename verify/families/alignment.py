@@ -11,8 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._values import with_ones
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 

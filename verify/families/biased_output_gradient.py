@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._exact_scores import exact_qk
 from verify.families._thresholds import LN_HALF_UP, below
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 from verify.operation import Operation

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._values import with_ones
+from verify.family import Family
 from verify.integers import Draws
 from verify.operation import Operation
 

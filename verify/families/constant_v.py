@@ -10,8 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families import _shapes
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "constant_v"

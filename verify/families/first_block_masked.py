@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._exact_scores import Integers
 from verify.families._values import with_ones
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "first_block_masked"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._exact_scores import exact_qk, near, rows_that_fit
 from verify.families._values import with_upstream
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 from verify.operation import Operation

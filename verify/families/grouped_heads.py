@@ -11,8 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families._values import normal_qkv
+from verify.family import Family
 from verify.integers import Draws
 from verify.operation import Operation
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Axes, Case, Family, Plan
+from verify.case import Axes, Case, Plan
 from verify.families._values import normal_qkv
+from verify.family import Family
 
 NAME = "head_dimensions"
 DIMENSIONS = (1, 8, 15, 40, 72, 80, 96, 112, 128, 192, 256, 576)

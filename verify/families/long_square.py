@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Axes, Case, Family, Plan
+from verify.case import Axes, Case, Plan
 from verify.families._values import normal_qkv
+from verify.family import Family
 from verify.operation import Operation
 
 NAME = "long_square"

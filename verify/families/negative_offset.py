@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families import _shapes
 from verify.families._values import with_ones
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.case import Array, Arrays, Axes, Case, Plan
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "p_unit_fraction"

@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Axes, Case, Family, Inputs, Plan, Profile, Tensor
+from verify.case import Axes, Case, Inputs, Plan, Profile, Tensor
+from verify.family import Family
 from verify.integers import Draws
 from verify.operation import Operation
 from verify.packing import sequences_mask

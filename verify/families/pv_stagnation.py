@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 

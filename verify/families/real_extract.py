@@ -13,8 +13,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families._real_scores import scores
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "real_extract"

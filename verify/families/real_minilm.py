@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families._minilm import HEADS, LAYERS, D, capture, missing
 from verify.families._real_scores import scores
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "real_minilm"

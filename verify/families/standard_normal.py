@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Array, Arrays, Axes, Case, Family, Plan
+from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families import _shapes
+from verify.family import Family
 from verify.integers import Draws
 
 NAME = "standard_normal"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from verify.case import Arrays, Axes, Case, Family, Plan
+from verify.case import Arrays, Axes, Case, Plan
 from verify.families import _shapes
+from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
 

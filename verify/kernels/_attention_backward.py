@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from verify.declaration import declare
-from verify.kernels._attention import INFINITY, Attention, Call, Online, Split
+from verify.kernels._attention import INFINITY, Attention, Call
+from verify.kernels._attention_tiled import Online, Split
 from verify.kernels._precision import matrix_product, rounded
 
 Gradients = dict[str, Tensor]
@@ -207,10 +208,10 @@ class SplitBackward(FlashBackward):
     steps: Split = field(default_factory=Split)
 
     def visit(self, call: Call, saved: Saved, totals: Totals) -> None:
-        dq, *others = totals
+        dq, dk, dv, ds = totals
         for part in self.steps.parts(call):
             own = torch.zeros_like(dq)
             for start in range(part.start, part.stop, self.block):
                 keys = slice(start, min(start + self.block, part.stop))
-                self.tile(call, saved, keys, (own, *others))  # type: ignore[arg-type]
+                self.tile(call, saved, keys, (own, dk, dv, ds))
             dq += own

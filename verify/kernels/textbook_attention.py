@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from verify.kernels import kernel
-from verify.kernels._attention import Attention, Kernel, Naive, Online, Shifted, Split, TwoPass
+from verify.kernels._attention import Attention, Kernel, Naive, Shifted, TwoPass
+from verify.kernels._attention_tiled import Online, Split
 
 
 def _made(algorithm: type[Attention], accumulator: str | None, options: dict[str, Any]) -> Kernel:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from verify.kernels import kernel
-from verify.kernels._attention import Online, Split
 from verify.kernels._attention_backward import FlashBackward, SplitBackward
+from verify.kernels._attention_tiled import Online, Split
 
 
 @kernel(

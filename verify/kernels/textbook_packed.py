@@ -13,7 +13,8 @@ from torch import Tensor
 
 from verify.declaration import declare
 from verify.kernels import kernel
-from verify.kernels._attention import Attention, Kernel, Online, Shifted
+from verify.kernels._attention import Attention, Kernel, Shifted
+from verify.kernels._attention_tiled import Online
 
 
 def varlen(algorithm: Attention) -> Kernel:

@@ -171,8 +171,9 @@ def small_case(trial: Trial, label: str, *, shift: int = 0) -> Case:
 
 def _small_gradient(trial: Trial, label: str, shift: int) -> Case:
     """The same for a gradient, smaller: its truth costs more."""
-    from verify.case import Axes, with_gradient
+    from verify.case import Axes
     from verify.families._values import normal_qkv
+    from verify.family import with_gradient
 
     forward = replace(trial.plan, operation=FORWARD[trial.kernel.operation])
     if forward.operation != "attention":

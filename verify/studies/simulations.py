@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from verify.integers import Draws
-from verify.kernels._attention import Call, Online
+from verify.kernels._attention import Call
+from verify.kernels._attention_tiled import Online
 from verify.kernels._precision import rounded
 
 E4M3_LARGEST = 448.0

@@ -10,18 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.verify.bounds.simulator import (
-    LOG2_E,
-    Array,
-    Exponent,
-    Machine,
-    Problem,
-    accumulate,
-    rounded,
-    row_total,
-    scores,
-    simulate,
-)
+from tests.verify.bounds.machine import Array, Machine, accumulate, rounded, row_total
+from tests.verify.bounds.simulator import LOG2_E, Exponent, Problem, scores, simulate
 from verify.arithmetic import ArithmeticModel, Chain
 from verify.formats import FORMATS
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.verify.bounds.simulator import Array, Problem, rounded
+from tests.verify.bounds.machine import Array, rounded
+from tests.verify.bounds.simulator import Problem
 from verify.formats import FORMATS
 
 Make = Callable[[int, int, int, int, str, np.random.Generator], tuple[Array, Array, Array]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.verify.bounds.inputs import seed_of
-from tests.verify.bounds.simulator import Array, accumulate, rounded
+from tests.verify.bounds.machine import Array, accumulate, rounded
 from verify.arithmetic import A100, H100, H100_FP8, Accumulator, ArithmeticModel, Chain, TensorCore
 from verify.bounds.accumulators import any_order, products_are_exact
 from verify.bounds.running import sequential

@@ -9,8 +9,9 @@ import pytest
 
 from references.decompose import Decomposition, decompose
 from tests.verify.bounds.inputs import FAMILIES, OPTIONS, problem
+from tests.verify.bounds.machine import Array
 from tests.verify.bounds.models import CONTRACTS, FIELDS
-from tests.verify.bounds.simulator import Array, Problem, simulate
+from tests.verify.bounds.simulator import Problem, simulate
 from verify.arithmetic import ArithmeticModel
 from verify.bounds import Bound, Models, bound
 from verify.case import Inputs, Tensor

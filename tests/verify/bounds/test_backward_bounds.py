@@ -10,8 +10,9 @@ import pytest
 
 from tests.verify.bounds.backward_simulator import exact, simulate_backward, upstream
 from tests.verify.bounds.inputs import FAMILIES, OPTIONS, problem
+from tests.verify.bounds.machine import Array
 from tests.verify.bounds.models import EAGER, FUSED, of
-from tests.verify.bounds.simulator import Array, Problem
+from tests.verify.bounds.simulator import Problem
 from tests.verify.bounds.test_attention_bounds import inputs_of
 from verify.arithmetic import A100, H100, ArithmeticModel, Chain
 from verify.bounds import FLAGS, GRADIENT_STAGES, Bound, bound

@@ -11,8 +11,8 @@ import pytest
 
 from references.decompose import Decomposition, decompose
 from tests.verify.bounds.inputs import problem
+from tests.verify.bounds.machine import Array
 from tests.verify.bounds.models import EAGER, of
-from tests.verify.bounds.simulator import Array
 from tests.verify.bounds.test_attention_bounds import SMALL, inputs_of
 from verify import bounds
 from verify.arithmetic import ArithmeticModel, Chain

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from references.decompose import decompose_softmax
+from tests.verify.bounds.machine import Array, rounded
 from tests.verify.bounds.models import of
-from tests.verify.bounds.simulator import Array, rounded, simulate_softmax
+from tests.verify.bounds.simulator import simulate_softmax
 from verify.arithmetic import ArithmeticModel, Chain
 from verify.bounds import Bound, Models, bound
 from verify.case import Inputs, Tensor

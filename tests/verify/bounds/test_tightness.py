@@ -7,8 +7,8 @@ import pytest
 
 from references.decompose import Decomposition
 from tests.verify.bounds.inputs import problem
+from tests.verify.bounds.machine import Array
 from tests.verify.bounds.models import CONTRACTS, EAGER, of
-from tests.verify.bounds.simulator import Array
 from tests.verify.bounds.test_attention_bounds import (
     LARGE,
     MIDDLE,
