@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,14 +35,18 @@ class Cell:
 
     @property
     def key(self) -> str | None:
-        """The sort key as an attribute; NaN sorts after all numbers."""
-        if isinstance(self.sort, float) and math.isnan(self.sort):
-            return "Infinity"
-        if isinstance(self.sort, float) and math.isinf(self.sort):
-            return "Infinity" if self.sort > 0 else "-Infinity"
-        if isinstance(self.sort, float):
-            return f"{self.sort:.6g}"
-        return None if self.sort is None else str(self.sort)
+        """The sort key as an attribute, None where the text is as good; NaN sorts last."""
+        if not isinstance(self.sort, float):
+            return None if self.sort is None else str(self.sort)
+        if not math.isfinite(self.sort):
+            return "-Infinity" if self.sort < 0 else "Infinity"
+        key = f"{self.sort:.6g}"
+        return None if _reads_as(str(self.text), key) else key
+
+
+def _reads_as(text: str, key: str) -> bool:
+    """Whether the page's script reads the same number from both: as JavaScript's Number does."""
+    return bool(re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text)) and float(text) == float(key)
 
 
 def quantity(value: float | None, css: str = "") -> Cell:
