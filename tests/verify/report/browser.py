@@ -20,6 +20,7 @@ CHROMIUM = (
 )
 DRIVER = shutil.which("chromedriver")
 MISSING = None if CHROMIUM and DRIVER else "no chromium with chromedriver on this machine"
+PATIENCE = 30.0  # seconds that a page may load
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -33,7 +34,15 @@ class Browser:
         self._address = f"{address}/session/{session}"
 
     def open(self, path: Path) -> None:
-        self._call("POST", "/url", {"url": path.as_uri()})
+        """Load a page anew, to its end: the driver may return before, where the page was open."""
+        for address in ("about:blank", path.as_uri()):
+            self._call("POST", "/url", {"url": address})
+            ready = f"return location.href === {json.dumps(address)} && document.readyState"
+            end = time.monotonic() + PATIENCE
+            while self.run(ready) != "complete":
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{address} is not loaded after {PATIENCE} s")
+                time.sleep(0.01)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value that a script returns in the page."""
