@@ -90,6 +90,3 @@ class Shared:
         if key not in self._weights:
             self._weights[key] = weights(self._rows, model, exps)
         return self._weights[key]
-
-
-# --- one block of rows ------------------------------------------------------------------------
