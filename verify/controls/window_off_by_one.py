@@ -17,9 +17,10 @@ from verify.kernels._attention_tiled import Online
 
 @dataclass(frozen=True)
 class OffByOne(Online):
-    """left + `by` keys on the left."""
+    """left + `by` keys on the left, in windows of at least `least` keys."""
 
     by: int = 1
+    least: int = 0
 
     def visible(
         self,
@@ -30,12 +31,12 @@ class OffByOne(Online):
         mask: Tensor | None,
         bias: Tensor | None,
     ) -> Tensor:
-        if window is not None and window[0] >= 0:
+        if window is not None and window[0] >= self.least:
             window = (max(window[0] + self.by, 0), window[1])
         return super().visible(q, k, causal, window, mask, bias)
 
 
 @control("window-off-by-one", "a window of one key more or fewer")
-def window_off_by_one(by: int = 1, block: int = 16) -> Kernel:
-    """`by`: 1 or -1."""
-    return honest(OffByOne(block=block, by=by))
+def window_off_by_one(by: int = 1, least: int = 0, block: int = 16) -> Kernel:
+    """`by`: 1 or -1; `least`: keys on the left from which on it is so."""
+    return honest(OffByOne(block=block, by=by, least=least))

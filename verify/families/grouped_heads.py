@@ -23,6 +23,7 @@ SHAPES = (
     Axes(4, 33, heads=8, kv_heads=1),
     Axes(7, 19, d=40, batch=2, heads=4, kv_heads=2),
     Axes(1, 64, heads=15, kv_heads=5, d_v=24),
+    Axes(2, 9, heads=64, kv_heads=8),  # as in models of 70e9 parameters
 )
 
 

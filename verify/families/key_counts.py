@@ -16,8 +16,8 @@ from verify.family import Family
 from verify.integers import Draws
 
 NAME = "key_counts"
-N_K = (1100, 1536, 2500, 4500, 9000)
-LONGEST = 3000  # of the standard profile
+N_K = (1100, 1536, 2500, 4500, 9000, 70001)
+EXTENSIVE = (2500, 4500, 70001)  # the last is past what 16 bits count
 
 
 def _qkv(axes: Axes, draws: Draws) -> Arrays:
@@ -35,10 +35,10 @@ def _cases(plan: Plan) -> Iterator[Case]:
         if plan.operation == "attention":
             axes = Axes(2, n_k)
             recipe = partial(_qkv, axes)
-            yield plan.attention(NAME, "share", axes, recipe, extensive=n_k > LONGEST)
+            yield plan.attention(NAME, "share", axes, recipe, extensive=n_k in EXTENSIVE)
         else:
             shape = (2, n_k)
-            yield plan.rows(NAME, "normal", shape, partial(_x, shape), extensive=n_k > LONGEST)
+            yield plan.rows(NAME, "normal", shape, partial(_x, shape), extensive=n_k in EXTENSIVE)
 
 
 FAMILY = Family(

@@ -15,6 +15,7 @@ from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families._values import with_ones
 from verify.family import Family
 from verify.integers import Draws
+from verify.operation import Operation
 
 NAME = "sinks"
 LEVELS = {"ordinary": 0.0, "dominant": 20.0, "overflowing": 150.0, "negligible": -150.0}
@@ -39,6 +40,12 @@ def _cases(plan: Plan) -> Iterator[Case]:
         axes = Axes(16, 32, heads=2) if name == "ordinary" else Axes(5, 37, heads=3)
         recipe = partial(_qkv, axes, sink, 0.0, False)
         yield plan.attention(NAME, name, axes, recipe, extras=("sinks",), smoke=name == "ordinary")
+    for name, axes, operation in (
+        ("grouped", Axes(5, 37, heads=6, kv_heads=2), Operation("attention")),
+        ("window", Axes(33, 37, heads=2), Operation("attention", causal=True, window=(5, 0))),
+    ):
+        recipe = partial(_qkv, axes, 0.0, 0.0, False)
+        yield plan.attention(NAME, name, axes, recipe, operation=operation, extras=("sinks",))
     axes = Axes(5, 37, heads=3)
     recipe = partial(_qkv, axes, 0.0, -200.0, False)
     yield plan.attention(NAME, "negative-scores", axes, recipe, extras=("sinks",))
@@ -48,7 +55,8 @@ def _cases(plan: Plan) -> Iterator[Case]:
 
 FAMILY = Family(
     name=NAME,
-    hypothesis="The sink is left out of the maximum, of the LSE, or of rows without keys.",
+    hypothesis="The sink is left out of the maximum, of the LSE, of rows without keys or of a "
+    "window, or is read by kv head.",
     effect=("Models with attention sinks overflow, or normalise as if the sink were not there."),
     source=(
         "Xiao et al.: Efficient streaming language models with attention sinks, arXiv "

@@ -1,4 +1,5 @@
-"""An option that a kernel claims changes its output, alone and beside each other option.
+"""An option that a kernel claims changes its output, alone, beside each other one and with heads in
+groups.
 
 Where the bits with the option are those without it although the two truths differ by more than both
 bounds together, the option was ignored.  Each call answers to its own bound besides: that is what
@@ -27,6 +28,7 @@ from verify.properties import Property, Trial, as_property, heard
 
 NAME = "option_has_effect"
 AXES = Axes(32, 32, d=64, heads=2)
+GROUPED = Axes(32, 32, d=64, heads=4, kv_heads=2)
 EXTRAS = ("mask", "bias", "sinks")
 SETTINGS: dict[str, dict[str, Any]] = {
     "scale": {"scale": 0.1875},
@@ -35,6 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softcap": {"softcap": 1.5},
 }
 OPTIONS = (*SETTINGS, *EXTRAS)
+CHOICES = (*OPTIONS, "gqa")  # fewer kv heads than heads: no option, but each is tried with it
 Options = frozenset[str]
 
 
@@ -44,27 +47,31 @@ def _refusal(kernel: Kernel) -> str | None:
     return None
 
 
+def _axes(options: Options) -> Axes:
+    return GROUPED if "gqa" in options else AXES
+
+
 def _inputs(plan: Plan, options: Options, _: Draws) -> Arrays:
     """The same q, k, v whatever the options; every query sees the key of its own place."""
-    draws = plan.draws(NAME, "inputs")
-    q, k = 2 * draws.normal(AXES.q), draws.normal(AXES.k)
-    inputs = {"q": q, "k": k, "v": with_ones(draws, AXES)}
-    mask = draws.integers(0, 2, AXES.scores) == 1
+    axes, draws = _axes(options), plan.draws(NAME, "inputs")
+    q, k = 2 * draws.normal(axes.q), draws.normal(axes.k)
+    inputs = {"q": q, "k": k, "v": with_ones(draws, axes)}
+    mask = draws.integers(0, 2, axes.scores) == 1
     extras = {
-        "mask": mask | np.eye(AXES.n_q, dtype=np.bool_),
-        "bias": 2 * draws.normal(AXES.scores),
-        "sinks": 2 + draws.normal((AXES.heads,)),
+        "mask": mask | np.eye(axes.n_q, dtype=np.bool_),
+        "bias": 2 * draws.normal(axes.scores),
+        "sinks": 2 + draws.normal((axes.heads,)),
     }
     return {**inputs, **{n: a for n, a in extras.items() if n in options}}
 
 
 def _case(plan: Plan, options: Options) -> Case:
     settings = {k: v for n in SETTINGS if n in options for k, v in SETTINGS[n].items()}
-    name = "+".join(n for n in OPTIONS if n in options) or "none"
+    name = "+".join(n for n in CHOICES if n in options) or "none"
     return plan.attention(
         "properties",
         name,
-        AXES,
+        _axes(options),
         partial(_inputs, plan, options),
         operation=Operation("attention", **settings),
         extras=[n for n in EXTRAS if n in options],
@@ -96,7 +103,7 @@ def _call(case: Case, trial: Trial) -> Call:
 
 
 def _records(trial: Trial) -> Iterator[Record]:
-    claimed = [n for n in OPTIONS if n in trial.kernel.features]
+    claimed = [n for n in CHOICES if n == "gqa" or n in trial.kernel.features]
     sets = [frozenset(s) for number in (0, 1, 2) for s in combinations(claimed, number)]
     calls: dict[Options, Call] = {}
     for options in sets:
@@ -104,7 +111,7 @@ def _records(trial: Trial) -> Iterator[Record]:
         if trial.kernel.out_of_scope(case) is not None:
             continue
         calls[options] = _call(case, trial)
-        others = {n: calls[options - {n}] for n in options if options - {n} in calls}
+        others = {n: calls[options - {n}] for n in options if n != "gqa" and options - {n} in calls}
         record = _judged(calls[options], others)
         yield as_property(record, NAME, case.name, trial.format)
 
@@ -126,7 +133,8 @@ def _judged(call: Call, others: dict[str, Call]) -> Record:
 
 PROPERTY = Property(
     name=NAME,
-    hypothesis="An option is accepted and ignored, alone or beside another one.",
+    hypothesis="An option is accepted and ignored: alone, beside another one, or with heads in "
+    "groups.",
     effect="A model runs with a window, cap or sink that its attention never had.",
     source="Tests with a window of -1, or of 1024 in 2048, which no kernel can fail.",
     refusal=_refusal,

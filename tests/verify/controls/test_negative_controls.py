@@ -81,6 +81,12 @@ def transposed(fmt: str) -> Sample:
     return made
 
 
+def with_sinks(made: Sample) -> Sample:
+    heads = made.tensors["q"].shape[1]
+    sinks = torch.arange(heads).to(made.tensors["q"].dtype)
+    return Sample(made.tensors, {**made.options, "sinks": sinks})
+
+
 def needle(fmt: str) -> Sample:
     made = levels(fmt, [0.0] * 16 + [12.0], tile=1)
     made.tensors["v"].zero_()
@@ -214,6 +220,27 @@ FAULTS: dict[str, Fault] = {
         subtle=True,
     ),
     # escaped bugs that the list of 35 lacks
+    "axis-cut": Fault(lambda f: sample(f, n_q=1030, n_k=3), lambda f: sample(f, n_q=1024, n_k=3)),
+    "axis-cut[axis=heads,most=16]": Fault(
+        lambda f: sample(f, n_q=2, n_k=3, heads=17, kv_heads=1),
+        lambda f: sample(f, n_q=2, n_k=3, heads=16),
+    ),
+    "axis-cut[axis=batch,most=16]": Fault(
+        lambda f: sample(f, n_q=2, n_k=3, batch=17), lambda f: sample(f, n_q=2, n_k=3, batch=16)
+    ),
+    "axis-cut[axis=keys,most=8192]": Fault(
+        lambda f: flat(sample(f, n_q=1, n_k=9000)), aligned, lse=True
+    ),
+    "last-queries-unwritten": Fault(
+        lambda f: sample(f, n_q=129, n_k=3), lambda f: sample(f, n_q=127, n_k=3)
+    ),
+    "sink-of-kv-head": Fault(
+        lambda f: with_sinks(aligned(f, heads=6, kv_heads=2)),
+        lambda f: with_sinks(aligned(f, kv_heads=4)),
+    ),
+    "window-off-by-one[least=100]": Fault(
+        lambda f: aligned(f, n_k=300, window=(100, 0)), lambda f: aligned(f, window=(0, 0))
+    ),
     "scale-through-half": Fault(
         lambda f: levels(f, [100.0], 1, scale=1.003 / 256), lambda f: aligned(f, d=16), lse=True
     ),
@@ -340,6 +367,12 @@ def _row(fmt: str, values: list[float]) -> torch.Tensor:
     return torch.tensor([values]).to(DTYPES[fmt])
 
 
+def _last_differs(fmt: str, rows: int) -> torch.Tensor:
+    x = torch.zeros(rows, 2)
+    x[-1, 1] = 5
+    return x.to(DTYPES[fmt])
+
+
 SOFTMAX_FAULTS: dict[str, Callable[[str], torch.Tensor]] = {
     "finite-minus-infinity": lambda f: _row(f, [-60000.0, -60032.0]),
     "maximum-starts-at-zero": lambda f: _row(f, [-200.0, -200.0]),
@@ -354,6 +387,7 @@ SOFTMAX_FAULTS: dict[str, Callable[[str], torch.Tensor]] = {
     "zeros": lambda f: _row(f, [0.0, 1.0]),
     "drops-eighth": lambda f: _row(f, [0.0] * 16),
     "approximate-exp": lambda f: _row(f, [0.0, -0.3, -0.6]),
+    "axis-cut": lambda f: _last_differs(f, 65536),
 }
 
 
