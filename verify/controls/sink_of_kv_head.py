@@ -6,6 +6,7 @@ Report      no report known; sinks are one per query head in gpt-oss, keys and v
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -19,11 +20,12 @@ class SinkOfKvHead(Online):
     """sinks[h // group] in place of sinks[h]."""
 
     def prepared(self, q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Call:
-        *others, sinks = options
-        if sinks is not None:
-            heads, kv_heads = q.shape[1], k.shape[1]
-            sinks = sinks[[self.kv_head(h, heads, kv_heads) for h in range(heads)]]
-        return super().prepared(q, k, v, *others, sinks)
+        call = super().prepared(q, k, v, *options)
+        if call.sinks is None:
+            return call
+        heads, kv_heads = q.shape[1], k.shape[1]
+        read = [self.kv_head(h, heads, kv_heads) for h in range(heads)]
+        return replace(call, sinks=call.sinks[:, read])
 
 
 @control("sink-of-kv-head", "sinks are read by kv head where heads are in groups")

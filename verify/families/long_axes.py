@@ -34,7 +34,8 @@ def _cases(plan: Plan) -> Iterator[Case]:
         for longest, chosen in ((False, AXES), (True, LONGEST)):
             for name, axes in chosen.items():
                 recipe = partial(normal_qkv, axes)
-                yield plan.attention(NAME, name, axes, recipe, extensive=longest)
+                smoke = name == "heads"
+                yield plan.attention(NAME, name, axes, recipe, smoke=smoke, extensive=longest)
     else:
         for shape in ROWS:
             yield plan.rows(NAME, "rows", shape, partial(_x, shape))
