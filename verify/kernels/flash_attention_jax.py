@@ -59,8 +59,9 @@ def model() -> dict[str, Any]:
     libraries=("flash-attention-jax", "jax", "jaxlib"),
     refuted=dict.fromkeys(
         FORMATS,
-        "keys beyond the last multiple of 1024 are counted with others again; the maximum of a row "
-        "starts at -1e6: where every score is lower still, 0 / 0",
+        "keys beyond the last multiple of 1024 are counted with others again, and so many queries "
+        "give an output of more rows than there are queries; the maximum of a row starts at -1e6: "
+        "where every score is lower still, 0 / 0",
     ),
     unavailable=needs("flash_attention_jax", "jax", extra="flash-attention-jax"),
     source=SOURCE,
