@@ -22,6 +22,7 @@ from verify.operation import OPERATIONS, PACKED, OperationName
 INSTALLED = {"real_minilm"}
 NAMES = [name for name in families.names() if name not in INSTALLED]
 FORMAT_NAMES = ("fp16", "bf16", "fp32")
+ROOT = Path(__file__).parents[2]
 
 
 @cache
@@ -257,3 +258,24 @@ def test_drawn_shapes_change_with_the_seed_and_cover_every_option() -> None:
     sizes = sorted({case.notes["n_k"] for case in one})
     assert sizes[0] == 1
     assert sizes[-1] > 256
+
+
+LIMITS = {
+    ("attention", "standard"): {
+        "n_q": "{} queries", "n_k": "{} keys", "heads": "{} heads", "batch": "a batch of {}",
+        "d": "d of {}",
+    },
+    ("softmax", "standard"): {"rows": "{} rows", "n": "rows of {} entries"},
+    ("attention", "extensive"): {
+        "n_q": "{} queries", "n_k": "{} keys", "batch": "a batch of {}",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "profile"), LIMITS)
+def test_the_readme_says_how_far_sizes_go(operation: OperationName, profile: Profile) -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    found = _cases(operation, "fp16", profile)
+    for axis, words in LIMITS[operation, profile].items():
+        most = max(int(case.notes.get(axis, 0)) for case in found)
+        assert words.format(most) in text
