@@ -59,7 +59,7 @@ def model(name: str) -> dict[str, Any]:
     model={name: model(name) for name in DTYPES},
     empty_row="mean",
     masked_nonfinite="leaks",
-    without=("empty",),
+    without=("empty", "causal+bias", "mask+bias"),  # no single mask of MLX's says both
     unavailable=needs("mlx", extra="mlx"),
     libraries=("mlx",),
     source=SOURCE,
@@ -76,7 +76,8 @@ def attention(
 ) -> Tensor:
     """q (batch, heads, n_q, d), k (batch, kv_heads, n_k, d), v (batch, kv_heads, n_k, d_v).
 
-    MLX takes one mask: causal alone, or boolean, or additive; several are joined here.
+    MLX takes one mask: causal alone, or boolean, or additive; a boolean one and causal are joined
+    here.  Joined with a bias they would make rows of -inf, whose output is NaN and not the mean.
     """
     import mlx.core as mx
 
