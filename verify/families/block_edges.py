@@ -1,5 +1,4 @@
-"""Key counts one below, at and one above multiples of common block lengths, at three score levels;
-query counts likewise, with ordinary scores.
+"""Key counts one below, at and one above multiples of common block lengths, at three score levels.
 
 A padding key that is scored 0 instead of removed is invisible near s = 0, owns the row at s = -20,
 and leaves nothing of it at s = -120.
@@ -12,7 +11,7 @@ from functools import partial
 
 from verify.case import Array, Arrays, Axes, Case, Plan
 from verify.families._exact_scores import exact_qk, near, rows_that_fit
-from verify.families._values import normal_qkv, with_ones
+from verify.families._values import with_ones
 from verify.family import Family
 from verify.formats import Format
 from verify.integers import Draws
@@ -20,8 +19,7 @@ from verify.integers import Draws
 NAME = "block_edges"
 LEVELS = (0, -20, -120)
 N_K = (1, 2, 15, 17, 31, 33, 63, 65, 127, 129, 257)
-N_Q = (3, 17, 65)  # beside those
-QUERIES = (31, 33, 63, 127, 129, 257)  # beside 20 keys
+N_Q = (3, 17, 65)
 
 
 def _qkv(fmt: Format, axes: Axes, level: int, draws: Draws) -> Arrays:
@@ -35,17 +33,6 @@ def _x(shape: tuple[int, int], level: int, draws: Draws) -> Array:
 
 
 def _cases(plan: Plan) -> Iterator[Case]:
-    yield from _key_counts(plan)
-    if plan.operation == "attention":
-        for n_q in QUERIES:
-            axes = Axes(n_q, 20)
-            recipe = partial(normal_qkv, axes)
-            yield plan.attention(
-                NAME, "queries", axes, recipe, smoke=n_q == 129, extensive=n_q in (31, 63, 127)
-            )
-
-
-def _key_counts(plan: Plan) -> Iterator[Case]:
     for level in LEVELS:
         name, notes = f"S{level}", {"level": float(level)}
         for n_k in N_K:
@@ -79,8 +66,8 @@ def _key_counts(plan: Plan) -> Iterator[Case]:
 
 FAMILY = Family(
     name=NAME,
-    hypothesis="The last partial block of keys is dropped, read past its end, or padded with keys "
-    "of score 0; the last partial block of queries is not computed.",
+    hypothesis="The last partial block is dropped, read past its end, or padded with keys of score "
+    "0.",
     effect="Sequence lengths that are not multiples of the block give wrong rows, above all where "
     "scores are negative.",
     source=(
