@@ -17,7 +17,7 @@ DEFECTS = ("scale", "element", "bias", "dropped key")
 NOT_CERTIFIABLE = "NOT CERTIFIABLE"
 MEANINGS = {
     "scale": "every output too large by the same relative error",
-    "element": "one output is",
+    "element": "one output, the most exposed, too large by it",
     "bias": "a constant added, relative to the mean size of a row",
     "dropped key": "one key left out; its probability",
 }
