@@ -73,17 +73,24 @@ def removing(q: Tensor, k: Tensor, causal: bool, mask: Tensor | None) -> Tensor 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None, need_weights: bool
 ) -> Tensor:
-    """q (batch, heads, n_q, d), k and v (batch, heads, n_k, d)."""
+    """q (batch, heads, n_q, d), k and v (batch, heads, n_k, d).
+
+    Where a row of one head sees no key, heads are called one by one: the NaN of that head times the
+    zeros of the projection would reach the others.
+    """
+    removed = removing(q, k, causal, mask)
+    if need_weights and removed is not None and bool(removed.all(dim=-1).any()):
+        single_q, single_k, single_v = (x.flatten(0, 1).unsqueeze(1) for x in (q, k, v))
+        return called(single_q, single_k, single_v, removed, True).reshape(*q.shape[:3], -1)
+    return called(q, k, v, removed, need_weights)
+
+
+def called(q: Tensor, k: Tensor, v: Tensor, removed: Tensor | None, need_weights: bool) -> Tensor:
+    """The module on all heads at once; removed (batch heads, n_q, n_k)."""
     batch, heads, n_q, d = q.shape
     run = module(heads * d, heads, q.dtype, str(q.device))
     with torch.no_grad():
-        out, _ = run(
-            packed(q),
-            packed(k),
-            packed(v),
-            need_weights=need_weights,
-            attn_mask=removing(q, k, causal, mask),
-        )
+        out, _ = run(packed(q), packed(k), packed(v), need_weights=need_weights, attn_mask=removed)
     return torch.as_tensor(out).reshape(batch, n_q, heads, d).transpose(1, 2)
 
 

@@ -10,7 +10,10 @@ from verify.judge import Verdict
 from verify.kernels import find
 
 pytestmark = pytest.mark.third_party
-FAMILIES = ("seed_case", "standard_normal", "causal", "boolean_masks", "empty_rows")
+FAMILIES = (
+    *("seed_case", "standard_normal", "causal", "boolean_masks", "empty_rows"),
+    "drawn_shapes",
+)
 NAMES = ["torch-flex-attention", "torch-multihead-attention", "torch-multihead-attention-weights"]
 
 
@@ -34,6 +37,16 @@ def test_a_row_without_keys_depends_on_need_weights() -> None:
     mask = torch.tensor([[True, True], [False, False]])
     assert find("torch-multihead-attention-weights")[0](x, x, x, mask=mask)[0, 0, 1].isnan().all()
     assert (find("torch-multihead-attention")[0](x, x, x, mask=mask)[0, 0, 1] == 0).all()
+
+
+def test_a_row_without_keys_in_one_head_leaves_the_other_heads_alone() -> None:
+    """The output projection would multiply its NaN by 0 and add it to them."""
+    x = torch.ones(1, 2, 2, 2)
+    mask = torch.ones(1, 2, 2, 2, dtype=torch.bool)
+    mask[0, 0, 1] = False
+    out = find("torch-multihead-attention-weights")[0](x, x, x, mask=mask)
+    assert out[0, 0, 1].isnan().all()
+    assert (out[0, 1] == 1).all()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor imports what torch deprecates
