@@ -266,6 +266,7 @@ LIMITS = {
         "d": "d of {}",
     },
     ("softmax", "standard"): {"rows": "{} rows", "n": "rows of {} entries"},
+    ("softmax", "extensive"): {"rows": "{} rows"},
     ("attention", "extensive"): {
         "n_q": "{} queries", "n_k": "{} keys", "batch": "a batch of {}",
     },

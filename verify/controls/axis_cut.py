@@ -52,7 +52,7 @@ class KeysCut(Online):
 class RowsCut(Rows):
     """The rows past `most` are taken for the last before them."""
 
-    most: int = 65535
+    most: int = 4096
 
     def entries(self, x: Tensor) -> Tensor:
         return _cut(super().entries(x), 0, self.most)
@@ -69,6 +69,6 @@ def axis_cut(axis: str = "queries", most: int = 1024, block: int = 16) -> Kernel
 
 
 @control("axis-cut-softmax", "rows past a limit repeat the last before it", "softmax")
-def axis_cut_softmax(most: int = 65535, block: int = 16) -> Kernel:
+def axis_cut_softmax(most: int = 4096, block: int = 16) -> Kernel:
     """`most`: the limit."""
     return RowsCut(block=block, most=most).kernel()
