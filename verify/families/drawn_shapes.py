@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from verify.case import Array, Arrays, Axes, Case, Plan
+from verify.families import _options
 from verify.families._values import normal_qkv
 from verify.family import Family
 from verify.integers import Draws
@@ -74,7 +75,7 @@ def _attention(plan: Plan, number: int) -> Case:
     picked = {OPTIONS[_whole(draws, 0, len(OPTIONS))] for _ in range(number % 3)}
     options = [name for name in OPTIONS if name in picked]
     axes, operation = _axes(draws, options), _operation(draws, options)
-    extras = tuple(n for n in options if n in ("mask", "bias", "sinks"))
+    extras = _options.extras(options)
     shown = [n for n in options if n not in ("gqa", "d_v")]  # the sizes show those
     return plan.attention(
         NAME,

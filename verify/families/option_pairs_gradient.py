@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from verify.case import Array, Arrays, Axes, Case, Plan
+from verify.families import _options
 from verify.families._values import with_upstream
 from verify.family import Family
 from verify.integers import Draws
@@ -21,14 +22,6 @@ from verify.operation import Operation
 NAME = "option_pairs_gradient"
 PLAIN = Axes(20, 20, d=16, heads=2)
 GROUPED = Axes(20, 20, d=16, heads=4, kv_heads=2)
-SETTINGS: dict[str, dict[str, Any]] = {
-    "scale": {"scale": 0.375},
-    "causal": {"causal": True},
-    "window": {"window": (5, 2)},
-    "softcap": {"softcap": 1.5},
-}
-EXTRAS = ("mask", "bias", "sinks")
-OPTIONS = (*SETTINGS, *EXTRAS)
 
 
 def _inputs(axes: Axes, extras: tuple[str, ...], draws: Draws) -> Arrays:
@@ -49,16 +42,15 @@ def _inputs(axes: Axes, extras: tuple[str, ...], draws: Draws) -> Arrays:
 def _cases(plan: Plan) -> Iterator[Case]:
     if plan.operation != "attention_backward":
         return
-    pairs = [(pair, PLAIN) for pair in combinations(OPTIONS, 2)]
-    for names, axes in [*pairs, *(((name,), GROUPED) for name in OPTIONS)]:
-        settings = {k: v for n in names for k, v in SETTINGS.get(n, {}).items()}
-        extras = tuple(n for n in names if n in EXTRAS)
+    pairs = [(pair, PLAIN) for pair in combinations(_options.OPTIONS, 2)]
+    for names, axes in [*pairs, *(((name,), GROUPED) for name in _options.OPTIONS)]:
+        extras = _options.extras(names)
         yield plan.attention(
             NAME,
             "-".join(names),
             axes,
             partial(_inputs, axes, extras),
-            operation=Operation(plan.operation, **settings),
+            operation=Operation(plan.operation, **_options.settings(names, axes.d)),
             extras=extras,
             smoke=names in (("causal", "softcap"), ("causal",)),
         )

@@ -18,6 +18,8 @@ import numpy as np
 
 from verify.case import Arrays, Axes, Case, Plan
 from verify.certificate import Record
+from verify.families import _options
+from verify.families._options import OPTIONS
 from verify.families._values import with_ones
 from verify.integers import Draws
 from verify.judge import Verdict
@@ -29,14 +31,6 @@ from verify.properties import Property, Trial, as_property, heard
 NAME = "option_has_effect"
 AXES = Axes(32, 32, d=64, heads=2)
 GROUPED = Axes(32, 32, d=64, heads=4, kv_heads=2)
-EXTRAS = ("mask", "bias", "sinks")
-SETTINGS: dict[str, dict[str, Any]] = {
-    "scale": {"scale": 0.1875},
-    "causal": {"causal": True},
-    "window": {"window": (5, 2)},
-    "softcap": {"softcap": 1.5},
-}
-OPTIONS = (*SETTINGS, *EXTRAS)
 CHOICES = (*OPTIONS, "gqa")  # fewer kv heads than heads: no option, but each is tried with it
 Options = frozenset[str]
 
@@ -66,7 +60,7 @@ def _inputs(plan: Plan, options: Options, _: Draws) -> Arrays:
 
 
 def _case(plan: Plan, options: Options) -> Case:
-    settings = {k: v for n in SETTINGS if n in options for k, v in SETTINGS[n].items()}
+    settings = _options.settings(options, AXES.d)
     name = "+".join(n for n in CHOICES if n in options) or "none"
     return plan.attention(
         "properties",
@@ -74,7 +68,7 @@ def _case(plan: Plan, options: Options) -> Case:
         _axes(options),
         partial(_inputs, plan, options),
         operation=Operation("attention", **settings),
-        extras=[n for n in EXTRAS if n in options],
+        extras=_options.extras(options),
     )
 
 
