@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from verify.case import Profile
 from verify.certificate import Record
 from verify.certifying import Request, certify_all
 from verify.judge import Verdict
@@ -12,11 +13,14 @@ FEW = ("seed_case", "standard_normal", "exact_scores", "big_scores", "causal", "
 
 
 def refused(
-    kernel: str, fmt: str, families: Sequence[str] | None = FEW
+    kernel: str,
+    fmt: str,
+    families: Sequence[str] | None = FEW,
+    profile: Profile = "smoke",
 ) -> tuple[Verdict, list[Record]]:
-    """The verdict of the smoke profile, and the records that are neither PASS nor out of scope."""
+    """The verdict of the profile, and the records that are neither PASS nor out of scope."""
     request = Request(
-        (kernel,), formats=fmt, profile="smoke", only=None if families is None else tuple(families)
+        (kernel,), formats=fmt, profile=profile, only=None if families is None else tuple(families)
     )
     certificate = certify_all(request)[0]
     assert certificate.records, f"nothing ran of {kernel} in {fmt}"
